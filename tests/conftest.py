@@ -1,0 +1,63 @@
+"""One server a session, one database a test."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from activity_retention.sandbox.schema import create_schema
+from activity_retention.sandbox.server import PrivateServer, private_server
+from tests.database import Database
+
+TEMPLATE = "user_activity_template"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pg-bin", type=Path, help="folder of the initdb and postgres to test against")
+
+
+@pytest.fixture(scope="session")
+def binaries(request: pytest.FixtureRequest) -> Path | None:
+    folder: Path | None = request.config.getoption("--pg-bin")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(binaries: Path | None) -> Iterator[PrivateServer]:
+    """The server that tests share; whoever restarts or reconfigures one takes a private_server of its own."""
+    with private_server(binaries) as server:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            make_template(connection, server)
+        yield server
+
+
+def make_template(connection: psycopg.Connection, server: PrivateServer) -> None:
+    connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+    with psycopg.connect(server.url(TEMPLATE), autocommit=True) as template:
+        create_schema(template)
+
+
+@pytest.fixture
+def database(server: PrivateServer) -> Iterator[Database]:
+    """A database with the reference schema and no rows."""
+    with cloned(server) as database:
+        yield database
+
+
+@contextmanager
+def cloned(server: PrivateServer) -> Iterator[Database]:
+    """A database cloned from the template for the length of a `with` block."""
+    name = f"test_{uuid4().hex}"
+    # Copying files costs no WAL; before PostgreSQL 15 there was no other way.
+    strategy = " STRATEGY file_copy" if server.version >= 15 else ""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}{strategy}".encode())
+        database = Database(server, name)
+        try:
+            yield database
+        finally:
+            database.close()
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

@@ -31,9 +31,8 @@ def findings(policy: Policy, facts: Facts) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: finding.level))
 
 
-def selection_findings(policy: Policy, facts: Facts, scans: tuple[Scan, ...]) -> tuple[Finding, ...]:
-    """Whether the server would read the whole root table for each batch."""
-    rows = facts.relations[policy.root].rows
+def selection_findings(policy: Policy, rows: int, scans: tuple[Scan, ...]) -> tuple[Finding, ...]:
+    """Whether the server would read the whole root table, of about `rows` rows, for each batch."""
     if rows <= _SMALL or not any(scan.table == policy.root and scan.index is None for scan in scans):
         return ()
     return (

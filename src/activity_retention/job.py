@@ -27,7 +27,7 @@ class ActivityRetentionJob:
 
     def __init__(self, settings: Settings, *, watch: Watch | None = None) -> None:
         self._settings = settings
-        self._watch = watch or _log()
+        self._watch = watch or _log(settings)
         self._run: _Run | None = None
 
     def run(self, *, wait: Wait | None = None, clock: Clock = time.monotonic) -> RunResult:
@@ -203,9 +203,7 @@ class _Run:
         )
 
 
-def _log() -> Watch:
-    import structlog
+def _log(settings: Settings) -> Watch:
+    from activity_retention.telemetry import RunLog, stderr_logger
 
-    from activity_retention.telemetry import RunLog
-
-    return RunLog(structlog.get_logger("activity_retention"))
+    return RunLog(stderr_logger(settings.log_level, settings.log_format or "json"))

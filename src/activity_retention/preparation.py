@@ -44,7 +44,7 @@ def prepare(connection: Connection, job: JobSettings, key: int) -> Preparation:
     if backlog.count is not None:
         parameters = batch_parameters(key, cutoff, job.batch_size)
         scans = catalog.read_scans(connection, statements.batch(policy), parameters)
-        warnings += selection_findings(policy, facts, scans)
+        warnings += selection_findings(policy, facts.relations[policy.root].rows, scans)
     return Preparation(cutoff, backlog.count, backlog.exact, warnings)
 
 

@@ -1,5 +1,7 @@
 """Log lines of a run (R-OBS-1): ids and counters only."""
 
+import contextlib
+import sys
 from typing import Any
 
 from activity_retention.doctor import Finding
@@ -99,3 +101,37 @@ class RunLog:
 def _counts(deleted: Any) -> dict[str, int]:
     """`deleted_action_events` and so on: a table's name tells what it counts."""
     return {f"deleted_{table.name if isinstance(table, Table) else table}": n for table, n in deleted.items()}
+
+
+def stderr_logger(level: str, renderer: str) -> Any:
+    """A structlog logger that writes lines of at least `level` to stderr, as `console` or `json`; it leaves
+    structlog's and Python's own configuration alone."""
+    import logging
+
+    import structlog
+
+    last = (
+        structlog.processors.JSONRenderer()
+        if renderer == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
+    )
+    return structlog.wrap_logger(
+        _Stderr(),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+    )
+
+
+class _Stderr:
+    """Writes to whatever stderr is at the time: a progress bar puts itself in its place. A closed pipe behind it
+    stops no run."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            print(message, file=sys.stderr, flush=True)
+
+    debug = info = warning = error = msg

@@ -1,0 +1,142 @@
+"""What every command has: the settings as options, --json, and errors as sentences with an exit code."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from activity_retention.config import Loaded, fields, load_settings
+from activity_retention.errors import FailureKind, Refused, Unreachable
+
+Command = Callable[..., int]
+
+FAILED, REFUSED = 1, 2
+
+
+def register(app: typer.Typer, command: Command) -> None:
+    """Adds `command(loaded, json, …) -> exit code` with --config, --json and an option for each setting."""
+    own = [
+        parameter
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.name not in ("loaded", "json")
+    ]
+    keys = list(fields())
+
+    @wraps(command)
+    def wrapped(**arguments: Any) -> int:
+        as_json = arguments.pop("json")
+        given = {key: arguments.pop(key) for key in keys}
+        overrides = {key: value for key, value in given.items() if value is not None}
+        try:
+            loaded = load_settings(overrides, arguments.pop("config"))
+            _warn_of_visible_password(loaded)
+            return command(loaded, as_json, **arguments)
+        except Refused as error:
+            return refusal(error.reasons, as_json)
+        except Unreachable as error:
+            return failure([str(error)], as_json, "transient")
+        except ConnectionError:
+            raise
+        except Exception as error:
+            return _driver_error(error, as_json)
+
+    shared = [
+        _option("config", Path | None, "--config", help="settings file (TOML)"),
+        _option("json", bool, "--json", default=False, help="print one JSON document on stdout"),
+        *(_setting_option(key) for key in keys),
+    ]
+    parameters = [*own, *shared]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command(command.__name__, help=command.__doc__)(wrapped)
+
+
+def refusal(reasons: Iterable[str], as_json: bool) -> int:
+    """Says why nothing was done."""
+    return failure(reasons, as_json, "refused")
+
+
+def failure(reasons: Iterable[str], as_json: bool, kind: FailureKind) -> int:
+    reasons = list(reasons)
+    refused = kind == "refused"
+    outcome = "refused" if refused else "failed"
+    if as_json:
+        print_json(
+            {
+                "outcome": outcome,
+                "stopReason": outcome,
+                "hasMore": None if refused else True,
+                "failure": {"kind": kind, "sqlstate": None, "message": "\n".join(reasons), "batchIds": []},
+                "reasons": reasons,
+            }
+        )
+    for reason in reasons:
+        print(f"activity-retention: {reason}", file=sys.stderr)
+    return REFUSED if refused else FAILED
+
+
+def print_json(document: Mapping[Any, Any]) -> None:
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _driver_error(error: Exception, as_json: bool) -> int:
+    import psycopg
+
+    from activity_retention.drain import sentence
+    from activity_retention.fault import Fault, fault_of
+
+    if not isinstance(error, psycopg.Error):
+        raise error
+    refused = fault_of(error.sqlstate) is Fault.REFUSED
+    return failure([f"The database said: {sentence(error)}"], as_json, "refused" if refused else "transient")
+
+
+def _warn_of_visible_password(loaded: Loaded) -> None:
+    url = loaded.settings.database_url
+    if url is None or loaded.sources["database_url"] != "--database-url":
+        return
+    from psycopg.conninfo import conninfo_to_dict
+
+    if conninfo_to_dict(url.get_secret_value()).get("password"):
+        print(
+            "activity-retention: warning: the password on the command line is visible in ps: "
+            "use ACTIVITY_RETENTION_DATABASE_URL or --database-url-file",
+            file=sys.stderr,
+        )
+
+
+def _setting_option(key: str) -> inspect.Parameter:
+    field = fields()[key]
+    name = f"--{key.replace('_', '-')}"
+    default = field.get_default()
+    shown = "" if default in (None, False) or key.startswith("database_url") else f" [{_text(key)}]"
+    is_flag = field.annotation is bool
+    return _option(
+        key,
+        bool | None if is_flag else str | None,
+        f"{name}/--no-{name[2:]}" if is_flag else name,
+        help=f"{field.description}{shown}",
+        metavar=None if is_flag else "VALUE",
+    )
+
+
+def _text(key: str) -> str:
+    from activity_retention.config import Settings
+
+    settings = Settings()
+    model = settings.job if key in type(settings.job).model_fields else settings
+    return str(model.model_dump()[key])
+
+
+def _option(name: str, annotation: Any, *names: str, default: Any = None, **extra: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, typer.Option(*names, show_default=False, **extra)],
+    )

@@ -1,0 +1,344 @@
+"""What a person sees."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.syntax import Syntax
+from rich.table import Table as Grid
+from rich.text import Text
+
+from activity_retention.config import JobSettings
+from activity_retention.doctor import Finding
+from activity_retention.duration import format_duration
+from activity_retention.events import BatchCommitted, Event, Started
+from activity_retention.lock import Holder
+from activity_retention.plan import Bar, Count, Histogram, Plan, Survey
+from activity_retention.preparation import Backlog
+from activity_retention.result import RunResult
+
+if TYPE_CHECKING:
+    from activity_retention.sandbox.proof import Check
+
+_BAR_WIDTH = 40
+_MARGIN = 2
+
+_STOPS = {
+    "empty": "nothing eligible is left",
+    "max_batches": "max_batches_per_run reached, the next run goes on",
+    "max_duration": "max_run_duration reached, the next run goes on",
+    "cancelled": "cancelled, committed batches stay",
+    "held": "on hold",
+    "observed": "dry run, nothing was deleted",
+    "locked": "another run holds the lock",
+    "failed": "failed, committed batches stay",
+    "refused": "refused, nothing was deleted",
+}
+_COLOURS = {"completed": "green", "failed": "red", "refused": "red"}
+
+
+def draw_plan(plan: Plan, place: Mapping[str, str], job: JobSettings, *, sql: bool) -> None:
+    out = Console()
+    facts = _grid()
+    _survey_rows(facts, plan.survey, job)
+    facts.add_row("Work", _work(plan, job))
+    if plan.drained_by:
+        facts.add_row("Done by", f"{_moment(plan.drained_by)}, unless runs are cut by time")
+    rows = _grid()
+    rows.columns[1].justify = "right"
+    for table, count in plan.rows.items():
+        rows.add_row(str(table), _number(count))
+    reads = _grid()
+    for name, index in dict.fromkeys((str(scan.table), scan.index) for scan in plan.scans):
+        reads.add_row(name, index or Text("reads the whole table", style="yellow"))
+    sections: list[tuple[str, Any]] = [
+        ("Rows to go", rows),
+        (f"Age of {job.the_policy.state} rows of {job.the_policy.root}", _histogram(plan.histogram, job)),
+        ("Indexes that serve a batch", reads),
+    ]
+    out.print(_title(place, job))
+    out.print(Padding(facts, (1, _MARGIN)))
+    for heading, body in sections:
+        out.print(Text(heading, style="bold"))
+        out.print(Padding(body, (0, _MARGIN, 1, _MARGIN)))
+    _warn(out, plan.warnings)
+    if sql:
+        out.print(Text("The statement of a batch", style="bold"))
+        if out.is_terminal:
+            out.print(Padding(Syntax(plan.statement, "postgresql", background_color="default"), (0, _MARGIN)))
+        else:
+            print(plan.statement)
+
+
+def draw_status(
+    place: Mapping[str, str],
+    job: JobSettings,
+    cutoff: str,
+    backlog: Backlog,
+    hold: str | None,
+    fire: datetime,
+    lock: str,
+    key: int,
+    holder: Holder | None,
+) -> None:
+    facts = _grid()
+    facts.add_row("Cutoff", f"{instant(cutoff)}, now less {format_duration(job.retention_period)}")
+    facts.add_row(
+        "Backlog", _number(Count(backlog.count or 0, backlog.exact)) if backlog.count is not None else "?"
+    )
+    facts.add_row("Oldest", _oldest(backlog.oldest))
+    facts.add_row("Hold", Text(hold, style="yellow") if hold else "none")
+    facts.add_row("Next run", _moment(fire))
+    facts.add_row("Lock", f"{lock} (key {key})")
+    facts.add_row("Held by", _holder(holder))
+    out = Console()
+    out.print(_title(place, job))
+    out.print(Padding(facts, (1, _MARGIN)))
+
+
+def draw_config(
+    settings: Mapping[str, Any],
+    sources: Mapping[str, str],
+    fires: Sequence[datetime],
+    cutoff: str | None,
+    trouble: str | None,
+) -> None:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("setting", "value", "from"):
+        grid.add_column(heading, overflow="fold")
+    for key, value in settings.items():
+        default = sources[key] == "default"
+        shown = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        grid.add_row(key, shown, sources[key], style="dim" if default else None)
+    out = Console()
+    out.print(grid)
+    out.print()
+    out.print(Text("Next runs", style="bold"))
+    for fire in fires:
+        out.print(Padding(Text(_moment(fire)), (0, _MARGIN)))
+    out.print()
+    out.print(Text.assemble(("Cutoff  ", "bold"), instant(cutoff) if cutoff else (trouble or "", "yellow")))
+
+
+def draw_result(result: RunResult) -> None:
+    grid = _grid()
+    for table in result.policy.counters:
+        grid.add_row(str(table), f"{result.deleted.get(table, 0):,}")
+    grid.add_row("batches", f"{result.batches_processed:,}")
+    if result.rows and result.duration_seconds:
+        grid.add_row("rows a second", f"{result.rows / result.duration_seconds:,.0f}")
+    grid.add_row("duration", f"{result.duration_seconds:.1f} s")
+    if result.retries:
+        grid.add_row("retries", str(result.retries))
+    grid.columns[1].justify = "right"
+    colour = _COLOURS.get(result.outcome, "yellow")
+    out = Console()
+    out.print(Text.assemble((result.outcome, f"bold {colour}"), f": {_STOPS[result.stop_reason]}"))
+    if result.left_locked:
+        out.print(Text("some expired rows were locked by others; the next run takes them", style="yellow"))
+    out.print(Padding(grid, (0, _MARGIN)))
+
+
+def ask(survey: Survey, place: Mapping[str, str], job: JobSettings) -> bool:
+    """Shows on stderr what is about to happen, and whether the answer was yes."""
+    out = Console(stderr=True)
+    facts = _grid()
+    _survey_rows(facts, survey, job)
+    out.print(_title(place, job))
+    out.print(Padding(facts, (1, _MARGIN)))
+    _warn(out, survey.warnings)
+    out.print("Delete them with their children? [y/N] ", end="", markup=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+class Progress:
+    """A live bar over the backlog while a run goes."""
+
+    def __init__(self) -> None:
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("deleting"),
+            BarColumn(_BAR_WIDTH),
+            TextColumn("{task.completed:,.0f}/{task.fields[backlog]} sessions"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[batch]}"),
+            console=Console(stderr=True),
+        )
+        self._task: TaskID | None = None
+        self._rows = 0
+        self._seconds = 0.0
+
+    def __enter__(self) -> "Progress":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Started():
+                backlog = "?" if event.backlog is None else f"{event.backlog:,}"
+                self._task = self._bars.add_task("", total=event.backlog, backlog=backlog, rate="", batch="")
+            case BatchCommitted() if self._task is not None:
+                *_, roots = event.deleted.values()
+                self._rows += sum(event.deleted.values())
+                self._seconds += event.seconds
+                self._bars.update(
+                    self._task,
+                    advance=roots,
+                    rate=f"{self._rows / self._seconds:,.0f} rows/s" if self._seconds else "",
+                    batch=f"batch {event.seconds:.2f} s",
+                )
+
+
+def instant(text: str) -> str:
+    """An ISO 8601 instant of the server, to the second; `infinity` and years BC as they come."""
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?\+00:00", text)
+    return f"{match[1]} {match[2]} UTC" if match else text
+
+
+def _title(place: Mapping[str, str], job: JobSettings) -> Text:
+    return Text.assemble(
+        (job.policy, "bold"), " on ", (place["host"], "cyan"), " database ", (place["database"], "cyan"),
+        " as ", (place["role"], "cyan"),
+    )  # fmt: skip
+
+
+def _grid() -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _survey_rows(grid: Grid, survey: Survey, job: JobSettings) -> None:
+    grid.add_row("Cutoff", f"{instant(survey.cutoff)}, now less {format_duration(job.retention_period)}")
+    backlog = survey.backlog
+    count = (
+        "unknown: the table is locked" if backlog.count is None else _number(Count(backlog.count, backlog.exact))
+    )
+    grid.add_row("Backlog", f"{count} of {_number(survey.roots)} {job.the_policy.root.name} ({survey.share:.1%})")
+    grid.add_row("Oldest", _oldest(backlog.oldest))
+
+
+def _oldest(oldest: str | None) -> str:
+    if oldest is None:
+        return "none"
+    try:
+        age = datetime.now(UTC) - datetime.fromisoformat(oldest)
+    except ValueError:
+        return oldest
+    return f"{instant(oldest)}, {age.days:,} days ago"
+
+
+def _work(plan: Plan, job: JobSettings) -> str:
+    if not plan.batches:
+        return "nothing to do"
+    batches = f"{plan.batches:,} {_plural(plan.batches, 'batch', 'batches')} of up to {job.batch_size:,}"
+    runs = f"{plan.runs:,} {_plural(plan.runs, 'run', 'runs')} of at most {format_duration(job.max_run_duration)}"
+    return f"{batches} in {runs}"
+
+
+def _histogram(histogram: Histogram, job: JobSettings) -> Any:
+    if not histogram.bars:
+        return Text("none" if histogram.exact else "not drawn: it took more than five seconds", style="dim")
+    most = max(1, *(bar.roots for bar in histogram.bars))
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    marked = False
+    for bar in histogram.bars:
+        if bar.expired and not marked:
+            grid.add_row("cutoff", Text("─" * _BAR_WIDTH, style="bold red"), "")
+            marked = True
+        about = "" if histogram.exact else "~"
+        blocks = _blocks(bar.roots / most)
+        grid.add_row(_ages(bar), Text(blocks, style="red" if bar.expired else "green"), f"{about}{bar.roots:,}")
+    if marked:
+        return grid
+    return Group(grid, Text(f"nothing is older than {format_duration(job.retention_period)}", style="dim"))
+
+
+def _blocks(share: float) -> str:
+    eighths = round(share * _BAR_WIDTH * 8)
+    if share and not eighths:
+        eighths = 1
+    whole, part = divmod(eighths, 8)
+    return "█" * whole + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[part]
+
+
+def _ages(bar: Bar) -> str:
+    unit, name = next(
+        (unit, name)
+        for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(milliseconds=1), "ms"))
+        if bar.until is None or bar.until - bar.since >= unit
+    )
+    since = round(bar.since / unit)
+    return f"{since:,}–{round(bar.until / unit):,} {name}" if bar.until else f"{since:,} {name} and more"
+
+
+def _warn(out: Console, findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        out.print(Text.assemble(("warning ", "bold yellow"), f"{finding.message}: {finding.why}"))
+        out.print(Padding(Text(finding.mend, style="cyan"), (0, 0, 1, _MARGIN)))
+
+
+def _holder(holder: Holder | None) -> Any:
+    if holder is None:
+        return "nobody"
+    grid = _grid()
+    grid.add_row("pid", str(holder.pid))
+    if holder.hidden:
+        grid.add_row("", "the rest is hidden from this role: GRANT pg_read_all_stats")
+    else:
+        grid.add_row("application", holder.application or "")
+        grid.add_row("role", holder.user or "")
+        grid.add_row("client", holder.client or "local socket")
+        grid.add_row("since", f"{holder.since} (connected)")
+        grid.add_row(holder.state or "state", " ".join((holder.query or "").split())[:200])
+    grid.add_row("free it", f"SELECT pg_terminate_backend({holder.pid});")
+    return grid
+
+
+def _moment(moment: datetime) -> str:
+    return moment.strftime("%a %Y-%m-%d %H:%M:%S %Z")
+
+
+def _number(count: Count) -> str:
+    return f"{'' if count.exact else 'about '}{count.rows:,}"
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
+
+
+def draw_proof(checks: "Sequence[Check]") -> None:
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("", "proof", ""):
+        grid.add_column(heading)
+    for check in checks:
+        if check.holds:
+            grid.add_row(Text("✓", style="green"), check.name, Text(check.found, style="dim"))
+        else:
+            found = Text(f"expected {check.expected}, found {check.found}", style="bold red")
+            grid.add_row(Text("✗", style="bold red"), check.name, found)
+    out = Console()
+    out.print(grid)
+    failed = sum(not check.holds for check in checks)
+    out.print()
+    if failed:
+        out.print(Text(f"{failed} of {len(checks)} checks failed", style="bold red"))
+    elif checks:
+        out.print(Text("Proved: only what had expired is gone.", style="bold green"))

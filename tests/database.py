@@ -1,6 +1,7 @@
 """A test's database: connections to it, rows in it, and runs over it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from typing import Any
@@ -12,6 +13,7 @@ from psycopg.rows import TupleRow
 from activity_retention.config import Settings, load_settings
 from activity_retention.events import Watch
 from activity_retention.job import ActivityRetentionJob
+from activity_retention.lock import LOCK_NAME, lock_key
 from activity_retention.result import RunResult
 from activity_retention.sandbox.server import PrivateServer
 
@@ -119,3 +121,73 @@ class Database:
         """One run of the job over this database."""
         job = ActivityRetentionJob(self.settings(**overrides), watch=watch or (lambda _: None))
         return job.run(wait=wait or Flag().wait)
+
+    def before(self, operation: str, table: str, body: str) -> None:
+        """Runs the PL/pgSQL statements `body` before each row of `table` that `operation` touches."""
+        name = f"before_{operation.lower()}_of_{table}"
+        row = "OLD" if operation == "DELETE" else "NEW"
+        self.execute(
+            f"CREATE FUNCTION public.{name}() RETURNS trigger LANGUAGE plpgsql AS $$ "
+            f"BEGIN {body}; RETURN {row}; END $$"
+        )
+        self.execute(
+            f"CREATE TRIGGER {name} BEFORE {operation} ON user_activity.{table} "
+            f"FOR EACH ROW EXECUTE FUNCTION public.{name}()"
+        )
+
+    @contextmanager
+    def gate(self, table: str, row: UUID | None = None) -> Iterator["Gate"]:
+        """Deletions from `table`, or of one `row` of it, wait until this opens or the `with` block ends."""
+        gate = Gate(self, self.connect())
+        condition = "" if row is None else f"IF OLD.id = '{row}' THEN "
+        self.before(
+            "DELETE", table, f"{condition}PERFORM pg_advisory_xact_lock_shared(1){condition and '; END IF'}"
+        )
+        try:
+            yield gate
+        finally:
+            gate.open()
+
+    def oldest(self, offset: int = 0) -> UUID:
+        """The id of a session, counted from the one that ended first."""
+        query = "SELECT id FROM user_activity.sessions ORDER BY ended_at OFFSET %s LIMIT 1"
+        return UUID(str(self.value(query, [offset])))
+
+    def job_pids(self) -> list[int]:
+        """The server processes that serve a run over this database."""
+        rows = self.execute(
+            """
+            SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name LIKE 'activity-retention %%'
+            """
+        )
+        return [pid for (pid,) in rows]
+
+    def lock_is_free(self) -> bool:
+        """Whether the next run would get the job's lock."""
+        return bool(self.value("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(LOCK_NAME)]))
+
+
+@dataclass
+class Gate:
+    """Closed from the start; whoever waits at it has locked its batch."""
+
+    _database: Database
+    _guard: psycopg.Connection[TupleRow]
+
+    def __post_init__(self) -> None:
+        self._guard.execute("SELECT pg_advisory_lock(1)")
+
+    def waiting(self) -> int:
+        return int(
+            self._database.value(
+                """
+                SELECT count(*) FROM pg_locks
+                 WHERE locktype = 'advisory' AND NOT granted
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                """
+            )
+        )
+
+    def open(self) -> None:
+        self._guard.close()

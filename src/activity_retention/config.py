@@ -265,6 +265,8 @@ def _check_conninfo(url: str) -> None:
         raise ValueError(f"it is empty: {form}")
     if "@" in str(parts.get("host", "")):
         raise ValueError(f"its host contains an @: {form}")
+    if not all(port.isdigit() or not port for port in str(parts.get("port", "")).split(",")):
+        raise ValueError(f"its port is not a number: {form}")
 
 
 def fields() -> dict[str, FieldInfo]:

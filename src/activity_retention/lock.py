@@ -87,7 +87,7 @@ def lock_holder(connection: Connection, key: int) -> Holder | None:
                pg_catalog.host(activity.client_addr),
                activity.backend_start::text,
                activity.state,
-               activity.query,
+               CASE WHEN activity.backend_start IS NOT NULL THEN activity.query END,
                activity.backend_start IS NULL
           FROM pg_catalog.pg_locks AS locks
           LEFT JOIN pg_catalog.pg_stat_activity AS activity USING (pid)

@@ -154,7 +154,7 @@ def ask(survey: Survey, place: Mapping[str, str], job: JobSettings) -> bool:
     out.print(_title(place, job))
     out.print(Padding(facts, (1, _MARGIN)))
     _warn(out, survey.warnings)
-    out.print("Delete them with their children? [y/N] ", end="", markup=False)
+    out.print("Delete them with their children? [y/N] ", end="", markup=False, highlight=False)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

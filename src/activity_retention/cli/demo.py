@@ -13,7 +13,8 @@ from activity_retention.config import Loaded
 from activity_retention.errors import Refused
 
 if TYPE_CHECKING:
-    from activity_retention.sandbox.proof import Check
+    from activity_retention.result import RunResult
+    from activity_retention.sandbox.proof import Check, Counts
     from activity_retention.sandbox.server import PrivateServer
 
 # The least-privilege role of `schema`: the demo shows that it is enough.
@@ -77,9 +78,7 @@ def _show(loaded: Loaded, server: "PrivateServer", rows: int, seed: int, *, as_j
             draw_plan(plan, place, settings.job, sql=False)
         before = keep_baseline(owner, plan.survey.cutoff)
         result, code = run_watched(loaded, live=sys.stderr.isatty())
-        checks = (
-            prove(owner, before, drained=result.stop_reason == "empty") if result.outcome == "completed" else ()
-        )
+        checks = prove(owner, before, drained=result.stop_reason == "empty", deleted=_deleted(result))
     if as_json:
         print_json(
             {
@@ -105,6 +104,13 @@ def _on(loaded: Loaded, url: str) -> Loaded:
     if loaded.sources["batch_size"] == "default":
         settings = settings.model_copy(update={"job": settings.job.model_copy(update={"batch_size": 500})})
     return Loaded(settings, loaded.sources)
+
+
+def _deleted(result: "RunResult") -> "Counts":
+    from activity_retention.sandbox.proof import Counts
+
+    events, views, sessions = (result.deleted.get(table, 0) for table in result.policy.tables)
+    return Counts(sessions, views, events)
 
 
 def _verdict(checks: "Sequence[Check]") -> int:

@@ -326,7 +326,7 @@ def _plural(count: int, one: str, many: str) -> str:
 
 def draw_proof(checks: "Sequence[Check]") -> None:
     grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("", "proof", ""):
+    for heading in ("", "proof", "found, as expected"):
         grid.add_column(heading)
     for check in checks:
         if check.holds:

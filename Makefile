@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PG     ?=
-PYTEST := $(BIN)/pytest $(if $(PG),--pg-bin=$(PG))
+ONLY   ?=
+PYTEST := $(BIN)/pytest $(if $(PG),--pg-bin=$(PG)) $(ONLY)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint picture bench lock clean

@@ -30,6 +30,10 @@ Wait = Callable[[float], bool]
 Clock = Callable[[], float]
 
 
+# The server counts whole milliseconds.
+_TIMER_GRAIN = 0.002
+
+
 def pause_before(attempt: int, first: float = 0.1, most: float = 30.0) -> float:
     """Seconds to wait before attempt number `attempt` (from 1): doubled each time, with jitter."""
     return min(most, first * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)  # noqa: S311
@@ -96,7 +100,7 @@ class Drain:
         return stop
 
     def _stop(self) -> StopReason | None:
-        if self._wait(0):
+        if self._wait(0) or self._cancelled():
             return "cancelled"
         self.hold = hold_reason(self._job.hold_file)
         if self.hold is not None:
@@ -155,9 +159,9 @@ class Drain:
             case Fault.CANCELED:
                 if self._cancelled():
                     return "cancelled"
-                if took < timeout:
+                if took + _TIMER_GRAIN < timeout:
                     raise _failed("terminated", error, ids)
-                if self._clock() >= self._budget.deadline:
+                if timeout < self._timeout:
                     return "max_duration"
                 return self._too_slow(error, ids)
             case Fault.LOCKED:

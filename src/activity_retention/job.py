@@ -38,7 +38,7 @@ class ActivityRetentionJob:
 
     def cancel(self) -> None:
         """Cancels the statement that is running, from a signal handler or another thread. The batch is rolled
-        back whole and the run ends as cancelled; let `wait` answer True as well."""
+        back whole and the run ends as cancelled."""
         if self._run is not None:
             self._run.cancel()
 

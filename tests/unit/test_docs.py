@@ -1,0 +1,51 @@
+"""The docs say what the code does."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from activity_retention import __version__
+from activity_retention.config import Settings, allowed, fields
+from activity_retention.lock import LOCK_NAME, lock_key
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def settings_table() -> str:
+    """The table of docs/reference/settings.md as it has to be."""
+    settings = Settings()
+    defaults = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}
+    rows = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
+    for key, field in fields().items():
+        default = defaults[key]
+        shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        rows.append(f"| `{key}` | {shown} | {allowed(field)} | {field.description} |")
+    return "\n".join(rows)
+
+
+def test_the_settings_page_has_every_setting_as_it_is() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+
+    assert settings_table() in page, f"the table in docs/reference/settings.md has to be:\n{settings_table()}"
+
+
+def test_the_lock_page_has_the_key() -> None:
+    page = (ROOT / "docs/reference/lock.md").read_text(encoding="utf-8")
+
+    assert f"-- {lock_key(LOCK_NAME)}\n" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_version_is_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert project["project"]["dynamic"] == ["version"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)

@@ -263,8 +263,10 @@ def _check_conninfo(url: str) -> None:
         raise ValueError(f"it is not a PostgreSQL URL: {form}") from None
     if not url.strip():
         raise ValueError(f"it is empty: {form}")
-    if "@" in str(parts.get("host", "")):
-        raise ValueError(f"its host contains an @: {form}")
+    for name in ("host", "dbname"):
+        # The password had an @ or a / in it, and what follows is taken for something else.
+        if "@" in str(parts.get(name, "")):
+            raise ValueError(f"its {name} contains an @: {form}")
     if not all(port.isdigit() or not port for port in str(parts.get("port", "")).split(",")):
         raise ValueError(f"its port is not a number: {form}")
 
@@ -314,7 +316,10 @@ def load_settings(
     layers = (
         _from_file(config, environ, faults),
         _from_environment(environ, faults),
-        {key: _Given(value, f"--{key.replace('_', '-')}") for key, value in (overrides or {}).items()},
+        {
+            key: _Given(given.value, f"--{key.replace('_', '-')}")
+            for key, given in _known(overrides or {}, "the overrides", faults)
+        },
     )
     given: dict[str, _Given] = {}
     for layer in layers:

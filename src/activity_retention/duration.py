@@ -5,10 +5,12 @@ from datetime import timedelta
 
 FORMS = "a number with a unit (365d, 12h, 30m, 90s, 500ms), ISO 8601 (P365D, PT30M) or TimeSpan (365.00:00:00)"
 
-_SHORT = re.compile(r"(\d{1,15})(ms|s|m|h|d)")
-_ISO = re.compile(r"P(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?")
-_TIMESPAN = re.compile(r"(?:(\d{1,9})\.)?([01]\d|2[0-3]):([0-5]\d):([0-5]\d)")
-_CALENDAR = re.compile(r"(?i)\d+ ?(mon|months?|y|yrs?|years?)|P(\d+Y)?(\d+M)?(\d+D)?(T.*)?")
+_SHORT = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
+_ISO = re.compile(r"P(?:([0-9]{1,9})D)?(?:T(?=[0-9])(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})S)?)?")
+_TIMESPAN = re.compile(r"(?:([0-9]{1,9})\.)?([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])")
+_CALENDAR = re.compile(
+    r"(?i:[0-9]+ ?(mon|months?|y|yrs?|years?))|P(?=[^T]*[YM])([0-9]+Y)?([0-9]+M)?([0-9]+D)?(T.*)?"
+)
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -25,7 +27,7 @@ def parse_duration(text: str) -> timedelta:
     try:
         return _parsed(text)
     except OverflowError:
-        raise ValueError("it is longer than a duration can be") from None
+        raise ValueError(f"it is longer than a duration can be: write {FORMS}") from None
 
 
 def _parsed(text: str) -> timedelta:
@@ -37,7 +39,7 @@ def _parsed(text: str) -> timedelta:
     if match := _TIMESPAN.fullmatch(text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if re.fullmatch(r"[+-]?[\d.,]+", text):
+    if re.fullmatch(r"[+-]?[0-9.,]+", text):
         raise ValueError(f"a bare number has no unit ({text} what?): write {FORMS}")
     if text and _CALENDAR.fullmatch(text):
         raise ValueError("calendar months and years have no fixed length: write days, such as 365d")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -29,11 +29,16 @@ class Schedule:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Fire times later than `moment`, soonest first, in the schedule's zone."""
-        seconds, *minutes_and_up = self.expression.split() if self._has_seconds else ("0", self.expression)
-        # With six fields cronsim skips a time that a daylight-saving gap swallows; with five it does not.
-        expression = " ".join(minutes_and_up) if seconds == "0" else self.expression
-        last = moment
-        for fire in CronSim(expression, moment.astimezone(self.zone)):
+        seconds, expression = self.expression.split(maxsplit=1) if self._has_seconds else ("0", self.expression)
+        moment = last = moment.astimezone(UTC)
+        fires: Iterator[datetime]
+        if not seconds.isdecimal():
+            fires = CronSim(self.expression, moment.astimezone(self.zone))
+        else:
+            # With five fields cronsim minds a change of clocks: a night is neither dropped nor doubled.
+            minutes = CronSim(expression, (moment - timedelta(minutes=1)).astimezone(self.zone))
+            fires = (fire.replace(second=int(seconds)) for fire in minutes)
+        for fire in fires:
             if fire > last:
                 last = fire
                 yield fire

@@ -163,6 +163,17 @@ class Database:
         )
         return [pid for (pid,) in rows]
 
+    def is_sleeping(self) -> bool:
+        """Whether a statement over this database is in pg_sleep."""
+        return bool(
+            self.value(
+                """
+                SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event = 'PgSleep'
+                """
+            )
+        )
+
     def lock_is_free(self) -> bool:
         """Whether the next run would get the job's lock."""
         return bool(self.value("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(LOCK_NAME)]))

@@ -1,9 +1,10 @@
 """One transaction, one statement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg.sql import Composed
 
 from activity_retention import statements
@@ -65,36 +66,30 @@ def delete_batch(
     deleted by that list, so that a failure has names: it is raised as `ListedFailure`. Otherwise raises
     LockNotHeld, NotDeleted or psycopg.Error.
     """
-    with connection.transaction():
-        _limit(connection, timeout, lock_timeout)
-        if not listed:
-            query = statements.batch(policy, floor=selection.floor is not None, leaving=bool(selection.left))
-            return _execute(connection, policy, query, selection.parameters)
-        ids = _pick(connection, policy, selection)
-        query = statements.batch(policy, listed=True)
-        try:
+    ids: list[Any] = []
+    try:
+        with connection.transaction():
+            _limit(connection, timeout, lock_timeout)
+            if not listed:
+                query = statements.batch(policy, floor=selection.floor is not None, leaving=bool(selection.left))
+                return _execute(connection, policy, query, selection.parameters)
+            ids = _pick(connection, policy, selection)
+            query = statements.batch(policy, listed=True)
             return _execute(connection, policy, query, {**selection.parameters, "ids": ids})
-        except Exception as error:
+    except (psycopg.Error, NotDeleted) as error:
+        # Outside of the transaction: a deferred constraint fails at the commit.
+        if ids:
             raise ListedFailure(tuple(ids), error) from error
+        raise
 
 
 class ListedFailure(RetentionError):
     """A batch of known roots failed."""
 
-    def __init__(self, ids: tuple[Any, ...], cause: Exception) -> None:
+    def __init__(self, ids: tuple[Any, ...], cause: psycopg.Error | NotDeleted) -> None:
         super().__init__(str(cause))
         self.ids = ids
         self.cause = cause
-
-
-def roots_can_be_locked(
-    connection: Connection, policy: Policy, selection: Selection, *, timeout: float, lock_timeout: float
-) -> Sequence[Any]:
-    """Locks what a batch would take, lets go at once and returns the keys; raises psycopg.Error where the root
-    table itself is locked."""
-    with connection.transaction(force_rollback=True):
-        _limit(connection, timeout, lock_timeout)
-        return _pick(connection, policy, selection)
 
 
 def expired_left(connection: Connection, policy: Policy, cutoff: str) -> bool:

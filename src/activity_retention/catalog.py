@@ -163,6 +163,7 @@ def _indexed(connection: Connection, name: Table, columns: Sequence[str]) -> boo
              WHERE n.nspname = %(schema)s
                AND c.relname = %(name)s
                AND i.indisvalid
+               AND i.indnkeyatts >= %(count)s
                AND m.amname IN ('btree', 'hash')
                AND ARRAY(
                        SELECT a.attname::text

@@ -9,6 +9,7 @@ from activity_retention.policy import Policy, Table
 
 # Reading a table this small from end to end costs less than the index would.
 _SMALL = 10_000
+_LOSING = ("CASCADE", "SET NULL", "SET DEFAULT")
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,18 @@ def findings(policy: Policy, facts: Facts) -> tuple[Finding, ...]:
 
 
 def selection_findings(policy: Policy, rows: int, scans: tuple[Scan, ...]) -> tuple[Finding, ...]:
-    """Whether the server would read the whole root table, of about `rows` rows, for each batch."""
-    if rows <= _SMALL or not any(scan.table == policy.root and scan.index is None for scan in scans):
+    """Whether the server would read the whole root table, of about `rows` rows (-1: unknown), a batch."""
+    if 0 <= rows <= _SMALL or not any(scan.table == policy.root and scan.index is None for scan in scans):
         return ()
+    state = policy.state.replace("'", "''")
     return (
         Finding(
             "selection_without_index",
             "warning",
             f"no index serves the selection on {policy.root}",
-            f"each batch reads all of its {rows:,} rows",
+            f"each batch reads all of its {rows:,} rows" if rows > 0 else "each batch reads all of it",
             f"CREATE INDEX CONCURRENTLY ON {_quoted(policy.root)} ({_ident(policy.anchor)}) "
-            f"WHERE {_ident(policy.state_column)} = '{policy.state}';",
+            f"WHERE {_ident(policy.state_column)} = '{state}';",
         ),
     )
 
@@ -157,13 +159,21 @@ def _columns(policy: Policy, facts: Facts, table: Table) -> Iterator[Finding]:
 def _foreign_keys(policy: Policy, facts: Facts) -> Iterator[Finding]:
     for key in facts.foreign_keys:
         listed = key.table in policy.tables
-        if not listed and key.on_delete in ("CASCADE", "SET NULL", "SET DEFAULT"):
+        if not listed and key.on_delete in _LOSING:
             loss = "deletes its rows" if key.on_delete == "CASCADE" else "rewrites its rows"
             yield Finding(
                 "foreign_key_loses_data",
                 "error",
                 f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}",
                 f"the policy does not list that table, and each deletion {loss} in silence",
+                f"{_dropped(key)} ADD {_constraint(key)} ON DELETE RESTRICT;",
+            )
+        elif key.table == policy.root and _crosses(policy, key):
+            yield Finding(
+                "foreign_key_crosses",
+                "error",
+                f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}",
+                "deleting an expired row would delete or rewrite another one that is not",
                 f"{_dropped(key)} ADD {_constraint(key)} ON DELETE RESTRICT;",
             )
         elif not listed:
@@ -194,6 +204,11 @@ def _child_indexes(policy: Policy, facts: Facts) -> Iterator[Finding]:
                 "each batch reads the whole table, and so does the foreign key for each root",
                 _index(table, (column,)),
             )
+
+
+def _crosses(policy: Policy, key: ForeignKey) -> bool:
+    """A key of the root table by which the deletion of one root, or of its child, reaches another root."""
+    return key.on_delete == "CASCADE" or (key.target == policy.root and key.on_delete in _LOSING)
 
 
 def _is_reference(policy: Policy, key: ForeignKey) -> bool:

@@ -87,12 +87,11 @@ class Drain:
                 result = self._take(connection, key, timeout)
             except LockNotHeld as error:
                 raise _failed("lock_lost", error) from None
-            except ListedFailure as error:
-                stop = self._recover(error.cause, self._clock() - started, timeout, error.ids)
-            except (psycopg.Error, NotDeleted) as error:
-                if connection.broken or connection.closed:
-                    raise
-                stop = self._recover(error, self._clock() - started, timeout)
+            except (ListedFailure, psycopg.Error, NotDeleted) as error:
+                cause, ids = (error.cause, error.ids) if isinstance(error, ListedFailure) else (error, ())
+                if connection.closed:
+                    raise cause from None
+                stop = self._recover(cause, self._clock() - started, timeout, ids)
             else:
                 stop = self._record(connection, result, self._clock() - started)
             if stop is not None:
@@ -148,13 +147,11 @@ class Drain:
         self._timeout = self._job.batch_timeout.total_seconds()
 
     def _recover(
-        self, error: Exception, took: float, timeout: float, ids: tuple[Any, ...] = ()
+        self, error: psycopg.Error | NotDeleted, took: float, timeout: float, ids: tuple[Any, ...]
     ) -> StopReason | None:
         """Makes ready for another attempt, or ends the run."""
         if isinstance(error, NotDeleted):
             return self._poisoned(error, ids)
-        if not isinstance(error, psycopg.Error):
-            raise error
         match fault_of(error.sqlstate):
             case Fault.CANCELED:
                 if self._cancelled():
@@ -187,9 +184,9 @@ class Drain:
         return self._retry(error, "too_slow", 0)
 
     def _blocked(self, error: psycopg.Error, ids: tuple[Any, ...]) -> StopReason | None:
-        """Known roots whose children are locked: the batch is halved down to the one, which is left. Without
-        ids the root table itself may be locked, and no halving helps."""
-        if not ids:
+        """Known roots whose children are locked: the batch is halved down to the one, which is left. Where no
+        row was at fault (a table is locked, and the error has no context), no halving helps."""
+        if not ids or not error.diag.context:
             self._listed = True
             return self._again(error, "locked")
         if self._size.current > 1:

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from select import select
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from activity_retention.errors import Refused, Unreachable
@@ -51,7 +54,10 @@ _LIVENESS = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25s",  # keepalives wait for an answer that is still in flight; this does not
 }
+
+_POOL_SECONDS = 3.0
 
 # libpq gives no SQLSTATE for a failed connection, only the server's sentence.
 _NO_RETRY_MENDS = re.compile(
@@ -156,17 +162,46 @@ def _refuse_transaction_pooling(connection: Connection, conninfo: str, applicati
     changes under us, transactions are pooled, and two clients would both get the advisory lock (case C13).
     """
     query = "SELECT pg_catalog.pg_backend_pid()"
-    (ours,) = _one(connection, query)
-    if ours == connection.info.backend_pid:
+    ours = _one(connection, query)
+    if ours == (connection.info.backend_pid,):
         return
-    with _connect(conninfo, application_name) as other, other.transaction():
-        (theirs,) = _one(other, query)
-        shared = theirs == ours or any(_one(connection, query) != (ours,) for _ in range(3))
+    other = _connect(conninfo, application_name)
+    try:
+        shared = _backend_in_transaction(other.pgconn) == ours
+    finally:
+        other.close()
+    try:
+        for _ in range(3):
+            with connection.transaction():
+                shared = shared or _one(connection, query) != ours
+    except psycopg.errors.ProtocolViolation:
+        # A pool of statements allows no transaction at all.
+        shared = True
     if shared:
         raise Refused(
             "The connection goes through a pooler in transaction mode, which cannot keep the advisory lock: "
             "connect to PostgreSQL itself, or to a pool with pool_mode = session."
         )
+
+
+def _backend_in_transaction(other: PGconn) -> tuple[int, ...]:
+    """The backend that serves another client, which keeps it in a transaction; empty where it gets none, or not
+    in time, since a pool of sessions may be used up by us alone."""
+    other.send_query(b"BEGIN; SELECT pg_catalog.pg_backend_pid()")
+    while other.flush():
+        select([], [other.socket], [], _POOL_SECONDS)
+    found: tuple[int, ...] = ()
+    while select([other.socket], [], [], _POOL_SECONDS)[0]:
+        try:
+            other.consume_input()
+        except psycopg.OperationalError:
+            return ()
+        while not other.is_busy():
+            if (result := other.get_result()) is None:
+                return found
+            if result.status == ExecStatus.TUPLES_OK:
+                found = (int(result.get_value(0, 0) or 0),)
+    return found
 
 
 def _pin(connection: Connection, pins: dict[str, str | None]) -> tuple[str, ...]:

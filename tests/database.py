@@ -10,12 +10,13 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg.rows import TupleRow
 
-from activity_retention.config import Settings, load_settings
+from activity_retention.config import load_settings
 from activity_retention.events import Watch
 from activity_retention.job import ActivityRetentionJob
 from activity_retention.lock import LOCK_NAME, lock_key
 from activity_retention.result import RunResult
 from activity_retention.sandbox.server import PrivateServer
+from activity_retention.settings import Settings
 
 TABLES = ("sessions", "property_object_views", "action_events")
 

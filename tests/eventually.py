@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from threading import Event
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
@@ -9,9 +10,9 @@ Answer = TypeVar("Answer")
 
 def eventually(predicate: Callable[[], Answer], seconds: float = 30.0) -> Answer:
     """The first true answer of `predicate`, which is asked again and again for at most so long."""
-    deadline, pause = time.monotonic() + seconds, 0.005
+    deadline, pause, tick = time.monotonic() + seconds, 0.005, Event()
     while not (answer := predicate()):
         assert time.monotonic() < deadline, f"this did not come true within {seconds:.0f} s"
-        time.sleep(pause)
+        tick.wait(pause)
         pause = min(0.2, pause * 1.5)
     return answer

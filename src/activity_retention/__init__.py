@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from activity_retention.config import JobSettings, Settings, load_settings
+    from activity_retention.config import load_settings
     from activity_retention.errors import Failure, Refused
     from activity_retention.job import ActivityRetentionJob
     from activity_retention.result import RunResult
+    from activity_retention.settings import JobSettings, Settings
 
 __all__ = [
     "ActivityRetentionJob",
@@ -28,10 +29,10 @@ __all__ = [
 _HOMES = {
     "ActivityRetentionJob": "job",
     "Failure": "errors",
-    "JobSettings": "config",
+    "JobSettings": "settings",
     "Refused": "errors",
     "RunResult": "result",
-    "Settings": "config",
+    "Settings": "settings",
     "load_settings": "config",
 }
 

@@ -18,13 +18,13 @@ from activity_retention.batch import (
 )
 from activity_retention.batch_size import BatchSize
 from activity_retention.budget import Budget, StopReason
-from activity_retention.config import JobSettings
 from activity_retention.errors import Failure, FailureKind, Refused, RunFailed
 from activity_retention.events import BatchCommitted, Retrying, Watch
 from activity_retention.fault import Fault, fault_of
 from activity_retention.hold import hold_reason
 from activity_retention.policy import Table
 from activity_retention.session import Connection
+from activity_retention.settings import JobSettings
 
 Wait = Callable[[float], bool]
 Clock = Callable[[], float]

@@ -7,7 +7,6 @@ from uuid import uuid4
 import psycopg
 
 from activity_retention.budget import Budget
-from activity_retention.config import Settings
 from activity_retention.drain import Clock, Drain, Wait, pause_before, sentence
 from activity_retention.errors import Failure, Refused, RunFailed, Unreachable
 from activity_retention.events import Finished, Retrying, Started, Warned, Watch
@@ -16,6 +15,7 @@ from activity_retention.lock import Busy, advisory_lock, lock_name
 from activity_retention.preparation import Preparation, prepare
 from activity_retention.result import Outcome, RunResult, ending
 from activity_retention.session import Connection, open_session
+from activity_retention.settings import Settings
 
 
 class ActivityRetentionJob:

@@ -10,7 +10,6 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from activity_retention import catalog, statements
-from activity_retention.config import JobSettings
 from activity_retention.doctor import Finding, selection_findings
 from activity_retention.facts import Facts, Scan
 from activity_retention.lock import lock_key, lock_name
@@ -24,6 +23,7 @@ from activity_retention.preparation import (
     read_cutoff,
 )
 from activity_retention.session import Connection
+from activity_retention.settings import JobSettings
 
 # A retention period is cut into this many bars, so that the cutoff falls between two of them.
 BARS_A_PERIOD = 12

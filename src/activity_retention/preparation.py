@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 
 from activity_retention import catalog, statements
-from activity_retention.config import JobSettings
 from activity_retention.doctor import Finding, findings, selection_findings
 from activity_retention.errors import Refused
 from activity_retention.facts import Facts
 from activity_retention.policy import Policy
 from activity_retention.session import Connection
+from activity_retention.settings import JobSettings
 
 _COUNT_SECONDS = "5s"
 _LOCK_SECONDS = "1s"

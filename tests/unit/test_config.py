@@ -11,14 +11,11 @@ from activity_retention.config import (
     CONFIG_VARIABLE,
     PREFIX,
     Loaded,
-    Settings,
-    allowed,
-    fields,
-    json_schema,
     load_settings,
     require_database,
 )
 from activity_retention.errors import Refused
+from activity_retention.settings import Settings, allowed, fields, json_schema
 
 SECRET = "hunter2"
 URL = f"postgresql://job:{SECRET}@db.example:5432/activity"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from activity_retention import __version__
-from activity_retention.config import Settings, allowed, fields
 from activity_retention.lock import LOCK_NAME, lock_key
+from activity_retention.settings import Settings, allowed, fields
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from activity_retention.config import Loaded, fields, load_settings
+from activity_retention.config import Loaded, load_settings
 from activity_retention.errors import FailureKind, Refused, Unreachable
+from activity_retention.settings import fields
 
 Command = Callable[..., int]
 
@@ -126,7 +127,7 @@ def _setting_option(key: str) -> inspect.Parameter:
 
 
 def _text(key: str) -> str:
-    from activity_retention.config import Settings
+    from activity_retention.settings import Settings
 
     settings = Settings()
     model = settings.job if key in type(settings.job).model_fields else settings

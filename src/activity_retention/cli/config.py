@@ -20,8 +20,8 @@ def config(
 ) -> int:
     """Show the settings in force, where each came from, the next fire times and the cutoff."""
     from activity_retention.cli.command import print_json
-    from activity_retention.config import json_schema as schema
     from activity_retention.errors import RetentionError, Unreachable
+    from activity_retention.settings import json_schema as schema
 
     if json_schema:
         print_json(schema())
@@ -52,7 +52,7 @@ def config(
 
 def shown(loaded: Loaded) -> dict[str, Any]:
     """Every setting as text that reads back, secrets hidden."""
-    from activity_retention.config import fields
+    from activity_retention.settings import fields
 
     settings = loaded.settings
     values = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from activity_retention.config import Settings, require_database
+from activity_retention.config import require_database
 from activity_retention.session import Connection, open_session
+from activity_retention.settings import Settings
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def run_watched(loaded: Loaded, *, live: bool) -> tuple[RunResult, int]:
     watches: list[Watch] = [RunLog(stderr_logger(level, renderer))]
     with ExitStack() as stack:
         if live:
-            from activity_retention.cli.terminal import Progress
+            from activity_retention.cli.progress import Progress
 
             watches.append(stack.enter_context(Progress()))
 

@@ -3,31 +3,27 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 from rich.syntax import Syntax
 from rich.table import Table as Grid
 from rich.text import Text
 
-from activity_retention.config import JobSettings
+from activity_retention.cli import histogram
 from activity_retention.doctor import Finding
 from activity_retention.duration import format_duration
-from activity_retention.events import BatchCommitted, Event, Started
 from activity_retention.lock import Holder
-from activity_retention.plan import Bar, Count, Histogram, Plan, Survey
+from activity_retention.plan import Count, Plan, Survey
 from activity_retention.preparation import Backlog
 from activity_retention.result import RunResult
+from activity_retention.settings import JobSettings
 
 if TYPE_CHECKING:
     from activity_retention.sandbox.proof import Check
 
-_BAR_WIDTH = 40
 _MARGIN = 2
 
 _STOPS = {
@@ -45,7 +41,7 @@ _COLOURS = {"completed": "green", "failed": "red", "refused": "red"}
 
 
 def draw_plan(plan: Plan, place: Mapping[str, str], job: JobSettings, *, sql: bool) -> None:
-    out = Console()
+    out = _console()
     facts = _grid()
     _survey_rows(facts, plan.survey, job)
     facts.add_row("Work", _work(plan, job))
@@ -60,7 +56,10 @@ def draw_plan(plan: Plan, place: Mapping[str, str], job: JobSettings, *, sql: bo
         reads.add_row(name, index or Text("reads the whole table", style="yellow"))
     sections: list[tuple[str, Any]] = [
         ("Rows to go", rows),
-        (f"Age of {job.the_policy.state} rows of {job.the_policy.root}", _histogram(plan.histogram, job)),
+        (
+            f"Age of {job.the_policy.state} rows of {job.the_policy.root}",
+            histogram.draw(plan.histogram, job.retention_period),
+        ),
         ("Indexes that serve a batch", reads),
     ]
     out.print(_title(place, job))
@@ -98,7 +97,7 @@ def draw_status(
     facts.add_row("Next run", _moment(fire))
     facts.add_row("Lock", f"{lock} (key {key})")
     facts.add_row("Held by", _holder(holder))
-    out = Console()
+    out = _console()
     out.print(_title(place, job))
     out.print(Padding(facts, (1, _MARGIN)))
 
@@ -117,7 +116,7 @@ def draw_config(
         default = sources[key] == "default"
         shown = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         grid.add_row(key, shown, sources[key], style="dim" if default else None)
-    out = Console()
+    out = _console()
     out.print(grid)
     out.print()
     out.print(Text("Next runs", style="bold"))
@@ -139,7 +138,7 @@ def draw_result(result: RunResult) -> None:
         grid.add_row("retries", str(result.retries))
     grid.columns[1].justify = "right"
     colour = _COLOURS.get(result.outcome, "yellow")
-    out = Console()
+    out = _console()
     out.print(Text.assemble((result.outcome, f"bold {colour}"), f": {_STOPS[result.stop_reason]}"))
     if result.left_locked:
         out.print(Text("some expired rows were locked by others; the next run takes them", style="yellow"))
@@ -148,64 +147,25 @@ def draw_result(result: RunResult) -> None:
 
 def ask(survey: Survey, place: Mapping[str, str], job: JobSettings) -> bool:
     """Shows on stderr what is about to happen, and whether the answer was yes."""
-    out = Console(stderr=True)
+    out = _console(stderr=True)
     facts = _grid()
     _survey_rows(facts, survey, job)
     out.print(_title(place, job))
     out.print(Padding(facts, (1, _MARGIN)))
     _warn(out, survey.warnings)
-    out.print("Delete them with their children? [y/N] ", end="", markup=False, highlight=False)
+    out.print("Delete them with their children? [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class Progress:
-    """A live bar over the backlog while a run goes."""
-
-    def __init__(self) -> None:
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("deleting"),
-            BarColumn(_BAR_WIDTH),
-            TextColumn("{task.completed:,.0f}/{task.fields[backlog]} sessions"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[batch]}"),
-            console=Console(stderr=True),
-        )
-        self._task: TaskID | None = None
-        self._rows = 0
-        self._seconds = 0.0
-
-    def __enter__(self) -> "Progress":
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Started():
-                backlog = "?" if event.backlog is None else f"{event.backlog:,}"
-                self._task = self._bars.add_task("", total=event.backlog, backlog=backlog, rate="", batch="")
-            case BatchCommitted() if self._task is not None:
-                *_, roots = event.deleted.values()
-                self._rows += sum(event.deleted.values())
-                self._seconds += event.seconds
-                self._bars.update(
-                    self._task,
-                    advance=roots,
-                    rate=f"{self._rows / self._seconds:,.0f} rows/s" if self._seconds else "",
-                    batch=f"batch {event.seconds:.2f} s",
-                )
 
 
 def instant(text: str) -> str:
     """An ISO 8601 instant of the server, to the second; `infinity` and years BC as they come."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?\+00:00", text)
     return f"{match[1]} {match[2]} UTC" if match else text
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Names come from databases: [bold] in one of them is no markup.
+    return Console(stderr=stderr, markup=False, highlight=False)
 
 
 def _title(place: Mapping[str, str], job: JobSettings) -> Text:
@@ -248,45 +208,6 @@ def _work(plan: Plan, job: JobSettings) -> str:
     batches = f"{plan.batches:,} {_plural(plan.batches, 'batch', 'batches')} of up to {job.batch_size:,}"
     runs = f"{plan.runs:,} {_plural(plan.runs, 'run', 'runs')} of at most {format_duration(job.max_run_duration)}"
     return f"{batches} in {runs}"
-
-
-def _histogram(histogram: Histogram, job: JobSettings) -> Any:
-    if not histogram.bars:
-        return Text("none" if histogram.exact else "not drawn: it took more than five seconds", style="dim")
-    most = max(1, *(bar.roots for bar in histogram.bars))
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    grid.add_column(justify="right", style="dim", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    marked = False
-    for bar in histogram.bars:
-        if bar.expired and not marked:
-            grid.add_row("cutoff", Text("─" * _BAR_WIDTH, style="bold red"), "")
-            marked = True
-        about = "" if histogram.exact else "~"
-        blocks = _blocks(bar.roots / most)
-        grid.add_row(_ages(bar), Text(blocks, style="red" if bar.expired else "green"), f"{about}{bar.roots:,}")
-    if marked:
-        return grid
-    return Group(grid, Text(f"nothing is older than {format_duration(job.retention_period)}", style="dim"))
-
-
-def _blocks(share: float) -> str:
-    eighths = round(share * _BAR_WIDTH * 8)
-    if share and not eighths:
-        eighths = 1
-    whole, part = divmod(eighths, 8)
-    return "█" * whole + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[part]
-
-
-def _ages(bar: Bar) -> str:
-    unit, name = next(
-        (unit, name)
-        for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(milliseconds=1), "ms"))
-        if bar.until is None or bar.until - bar.since >= unit
-    )
-    since = round(bar.since / unit)
-    return f"{since:,}–{round(bar.until / unit):,} {name}" if bar.until else f"{since:,} {name} and more"
 
 
 def _warn(out: Console, findings: Sequence[Finding]) -> None:
@@ -334,7 +255,7 @@ def draw_proof(checks: "Sequence[Check]") -> None:
         else:
             found = Text(f"expected {check.expected}, found {check.found}", style="bold red")
             grid.add_row(Text("✗", style="bold red"), check.name, found)
-    out = Console()
+    out = _console()
     out.print(grid)
     failed = sum(not check.holds for check in checks)
     out.print()

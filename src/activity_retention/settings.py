@@ -1,0 +1,288 @@
+"""Settings: what they are and what they may be (R-CFG)."""
+
+import difflib
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic.fields import FieldInfo
+
+from activity_retention.duration import FORMS, format_duration, parse_duration
+from activity_retention.errors import Refused
+from activity_retention.policy import PACKAGED, Policy
+from activity_retention.schedule import Schedule
+
+# Beyond this a cutoff leaves the range of timestamptz.
+_LONGEST = timedelta(days=365_000)
+_ONE_DAY = timedelta(days=1)
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, timedelta):
+        return value
+    raise ValueError(f"it is not a duration: write {FORMS}")
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        return int(value)
+    raise ValueError
+
+
+def _flag(value: object) -> object:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str | Path) and str(value).strip():
+        return Path(value).expanduser()
+    raise ValueError
+
+
+def _zone(value: object) -> object:
+    if isinstance(value, ZoneInfo):
+        return value
+    try:
+        return ZoneInfo(value)  # type: ignore[arg-type]
+    except (KeyError, ValueError, OSError, TypeError):
+        near = difflib.get_close_matches(str(value), available_timezones(), n=1)
+        raise ValueError(
+            f"no such time zone{f', did you mean {near[0]}?' if near else ''}: write an IANA name such as "
+            "Europe/Moscow, and see that the zone database (package tzdata) is installed"
+        ) from None
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(format_duration),
+    WithJsonSchema({"type": "string", "examples": ["365d", "PT30M", "365.00:00:00"]}),
+]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+FilePath = Annotated[Path, BeforeValidator(_path), PlainSerializer(str)]
+Zone = Annotated[
+    ZoneInfo,
+    BeforeValidator(_zone),
+    PlainSerializer(lambda zone: zone.key),
+    WithJsonSchema({"type": "string"}),
+]
+
+_STRICT = ConfigDict(
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    validate_default=True,
+    arbitrary_types_allowed=True,
+)
+
+
+def _setting(default: Any, description: str, allowed: str, **bounds: Any) -> Any:
+    return Field(default=default, description=description, json_schema_extra={"allowed": allowed}, **bounds)
+
+
+_POSITIVE = timedelta(0)
+
+
+class JobSettings(BaseModel):
+    """One job: what it deletes, how old, when, and within which bounds."""
+
+    model_config = _STRICT
+
+    policy: str = _setting(
+        "user-activity", "what expires: the name of a packaged policy", f"one of: {', '.join(PACKAGED)}"
+    )
+    allow_short_retention: Flag = _setting(False, "accept a retention period under one day", "true or false")
+    retention_period: Duration = _setting(
+        timedelta(days=365),
+        "rows whose anchor is older than this expire; an exact duration",
+        "a duration of more than 0 and at most 365000d",
+        gt=_POSITIVE,
+        le=_LONGEST,
+    )
+    batch_size: Whole = _setting(5000, "root rows a transaction", "a whole number from 1 to 50000", ge=1, le=50000)
+    max_batches_per_run: Whole = _setting(200, "batches a run", "a whole number of at least 1", ge=1)
+    max_run_duration: Duration = _setting(
+        timedelta(minutes=30), "time a run may take", "a duration of more than 0", gt=_POSITIVE, le=_LONGEST
+    )
+    time_zone: Zone = _setting(ZoneInfo("Europe/Moscow"), "zone of the schedule", "an IANA time zone")
+    retention_schedule: str = _setting(
+        "0 0 3 * * *", "cron expression, seconds first", "six cron fields, seconds first, or five"
+    )
+    dry_run: Flag = _setting(False, "every run only looks", "true or false")
+    hold_file: FilePath | None = _setting(
+        None, "while this file exists no batch starts; its first line is the reason", "a path"
+    )
+    batch_timeout: Duration = _setting(
+        timedelta(seconds=60),
+        "time one batch may take",
+        "a duration from 1ms to 24d",
+        ge=timedelta(milliseconds=1),
+        le=timedelta(days=24),
+    )
+    single_timeout: Duration = _setting(
+        timedelta(minutes=5),
+        "time for a batch of one oversized root, once",
+        "a duration from 1ms to 24d",
+        ge=timedelta(milliseconds=1),
+        le=timedelta(days=24),
+    )
+    lock_timeout: Duration = _setting(
+        timedelta(seconds=5),
+        "time to wait for a row or table lock",
+        "a duration from 1ms to 24d",
+        ge=timedelta(milliseconds=1),
+        le=timedelta(days=24),
+    )
+    batch_retries: Whole = _setting(
+        5, "transient failures of one batch that are retried", "a whole number of at least 0", ge=0
+    )
+    grace_period: Duration = _setting(
+        timedelta(seconds=10),
+        "from the first signal until the running statement is cancelled",
+        "a duration of 0s or more",
+        ge=timedelta(0),
+        le=_LONGEST,
+    )
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, name: str) -> str:
+        if name not in PACKAGED:
+            raise ValueError(f"there is no such policy: write one of: {', '.join(PACKAGED)}")
+        return name
+
+    @field_validator("retention_period")
+    @classmethod
+    def _not_short_by_accident(cls, period: timedelta, info: ValidationInfo) -> timedelta:
+        if period < _ONE_DAY and not info.data.get("allow_short_retention"):
+            raise ValueError(
+                f"it is {format_duration(period)}, under 1 day: months are written as days (12 months: 365d); "
+                "if so short a period is meant, set allow_short_retention = true"
+            )
+        return period
+
+    @field_validator("retention_schedule")
+    @classmethod
+    def _readable_schedule(cls, expression: str, info: ValidationInfo) -> str:
+        Schedule(expression, info.data.get("time_zone", ZoneInfo("UTC")))
+        return expression
+
+    @property
+    def the_policy(self) -> Policy:
+        return PACKAGED[self.policy]
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(self.retention_schedule, self.time_zone)
+
+
+class Settings(BaseModel):
+    """The connection, the log, and the job."""
+
+    model_config = _STRICT
+
+    database_url: SecretStr | None = _setting(None, "where the rows are", "postgresql://user@host:5432/database")
+    database_url_file: FilePath | None = _setting(
+        None, "a file that holds the database URL, read again at each connect", "a path"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "least severe log line that is written", "one of: debug, info, warning, error"
+    )
+    log_format: Literal["console", "json"] | None = _setting(
+        None, "console or json; by default console on a terminal, else json", "one of: console, json"
+    )
+    job: JobSettings = JobSettings()
+
+    @field_validator("database_url")
+    @classmethod
+    def _readable_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            _check_conninfo(url.get_secret_value())
+        return url
+
+    def conninfo(self) -> str:
+        """The connection string as of now, empty where libpq's own variables serve; raises Refused."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        if self.database_url_file is None:
+            return ""
+        try:
+            url = self.database_url_file.read_text(encoding="utf-8").strip()
+            _check_conninfo(url)
+        except OSError as error:
+            raise Refused(f"database_url_file = {str(self.database_url_file)!r}: {error.strerror}") from None
+        except ValueError as error:
+            raise Refused(f"database_url_file = {str(self.database_url_file)!r}: {error}") from None
+        return url
+
+
+def _check_conninfo(url: str) -> None:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    form = "write postgresql://user@host:5432/database, special characters of a password percent-encoded"
+    try:
+        parts = conninfo_to_dict(url)
+    except (ProgrammingError, UnicodeError):
+        # libpq's own sentence may quote a piece of the password.
+        raise ValueError(f"it is not a PostgreSQL URL: {form}") from None
+    if not url.strip():
+        raise ValueError(f"it is empty: {form}")
+    for name in ("host", "dbname"):
+        # The password had an @ or a / in it, and what follows is taken for something else.
+        if "@" in str(parts.get(name, "")):
+            raise ValueError(f"its {name} contains an @: {form}")
+    if not all(port.isdigit() or not port for port in str(parts.get("port", "")).split(",")):
+        raise ValueError(f"its port is not a number: {form}")
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Every setting by its key, in the order in which people meet them."""
+    own = {key: field for key, field in Settings.model_fields.items() if key != "job"}
+    return {
+        "database_url": own.pop("database_url"),
+        "database_url_file": own.pop("database_url_file"),
+        **JobSettings.model_fields,
+        **own,
+    }
+
+
+def allowed(field: FieldInfo) -> str:
+    """The values that a setting may have, in words."""
+    extra = field.json_schema_extra
+    return str(extra["allowed"]) if isinstance(extra, dict) else ""
+
+
+def json_schema() -> dict[str, object]:
+    """JSON Schema of `activity-retention.toml`, for editors."""
+    own, job = Settings.model_json_schema(), JobSettings.model_json_schema()
+    properties = {key: {**own["properties"], **job["properties"]}[key] for key in fields()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "activity-retention.toml",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version"],
+        "properties": {"version": {"const": 1}, **properties},
+    }

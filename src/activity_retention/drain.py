@@ -165,7 +165,7 @@ class Drain:
                 return self._blocked(error, ids)
             case Fault.CONFLICT:
                 return self._again(error, "conflict")
-            case Fault.LATE_CHILD if self._attempts == 0 and not ids:
+            case Fault.LATE_CHILD if self._attempts == 0 < self._job.batch_retries and not ids:
                 return self._again(error, "late_child")
             case Fault.REFUSED:
                 raise Refused(sentence(error))

@@ -81,7 +81,7 @@ class RunLog:
                 self._logger.warning("run skipped, lock busy", run_id=run_id, reason=reason)
             case "refused":
                 message = result.failure.message if result.failure else ""
-                self._logger.error("run refused", run_id=run_id, error=message)
+                self._logger.error("run refused", **facts, error=message)
             case "failed" if result.failure:
                 ids = result.failure.batch_ids
                 self._logger.error(

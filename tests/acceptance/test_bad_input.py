@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from activity_retention.policy import USER_ACTIVITY
+from activity_retention.sandbox.server import private_server
 from tests.acceptance.conftest import Command
 from tests.database import Database
 
@@ -67,6 +69,39 @@ def test_a_database_or_a_role_that_does_not_exist_is_refused(database: Database,
         done = command("run", "--database-url", url, code=2)
 
         assert "does not exist" in done.stderr
+
+
+def test_a_wrong_password_is_refused_and_not_shown(binaries: Path | None, command: Command) -> None:
+    with private_server(binaries) as server:
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute("CREATE ROLE job LOGIN PASSWORD 'the right one'")
+        (server.data_directory / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        server.restart()
+        url = server.url(user="job")
+
+        wrong = command("run", "--json", env=variable(url.replace("job@", f"job:{SECRET}@")), code=2)
+        assert "password authentication failed" in json.loads(wrong.stdout)["failure"]["message"]
+        assert SECRET not in wrong.stdout + wrong.stderr
+
+        missing = command("plan", env=variable(url), code=2)
+        assert "no password supplied" in missing.stderr
+
+        right = command("status", "--json", env=variable(url.replace("job@", "job:the%20right%20one@")), code=2)
+        assert "there is no table user_activity.sessions" in right.stdout
+
+
+def variable(url: str) -> dict[str, str]:
+    return {"ACTIVITY_RETENTION_DATABASE_URL": url}
+
+
+def test_libpqs_variables_serve_where_no_url_is_given(database: Database, command: Command) -> None:
+    database.session()
+    server = database.server
+    where = {"PGHOST": server.host, "PGPORT": str(server.port), "PGUSER": "postgres", "PGDATABASE": database.name}
+
+    done = command("run", "--json", env=where)
+
+    assert json.loads(done.stdout)["deletedSessions"] == 1
 
 
 def test_a_password_is_never_shown(database: Database, command: Command) -> None:

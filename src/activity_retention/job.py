@@ -93,12 +93,13 @@ class _Run:
         """Runs, and after a lost connection connects and locks anew, a bounded number of times (R-RETRY-2)."""
         attempt, progress = 0, 0
         while True:
+            reason = "connection"
             try:
                 return self._on_one_connection()
             except Busy as busy:
                 if self._server_started is None or self._preparation is None:
                     raise
-                failure = Failure("lock_lost", str(busy))
+                failure, reason = Failure("lock_lost", str(busy)), "lock_lost"
             except Unreachable as error:
                 failure = Failure("transient", str(error))
             except psycopg.Error as error:
@@ -114,18 +115,19 @@ class _Run:
                         raise RunFailed(Failure("unexpected", failure.message, failure.sqlstate)) from None
                     case Fault.SHUT_DOWN:
                         self._shut_down = True
+                    case Fault.LOCKED | Fault.CONFLICT as fault:
+                        reason = fault.name.lower()
             if self._drain and self._drain.batches > progress:
                 attempt, progress = 0, self._drain.batches
             attempt += 1
             if attempt > self._settings.job.batch_retries:
                 raise RunFailed(failure)
-            if self._pause(failure, attempt):
+            if self._pause(failure, reason, attempt):
                 return "cancelled"
 
-    def _pause(self, failure: Failure, attempt: int) -> bool:
+    def _pause(self, failure: Failure, reason: str, attempt: int) -> bool:
         self._retries += 1
         pause = pause_before(attempt, first=0.5)
-        reason = "lock_lost" if failure.kind == "lock_lost" else "connection"
         self._watch(
             Retrying(str(self._id), reason, failure.sqlstate, failure.message, attempt, pause, batch_size=None)
         )

@@ -9,6 +9,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from activity_retention.lock import LOCK_NAME, lock_key
 from tests.acceptance.conftest import PROGRAM, environment
 from tests.database import Database
 from tests.eventually import eventually
@@ -92,7 +93,7 @@ def test_control_c_stops_between_batches(database: Database, tmp_path: Path) -> 
         text, code = ended(child)
 
     assert code == 130
-    assert "cancelled, committed batches stay" in text
+    assert "cancelled: committed batches stay" in text
     assert 0 < database.count("sessions") <= 90
 
 
@@ -106,3 +107,53 @@ def test_control_c_at_the_question_is_quiet(database: Database, tmp_path: Path) 
 
     assert ("Traceback" in text, code) == (False, 130)
     assert database.count("sessions") == 1
+
+
+def test_a_failure_is_said_in_sentences(database: Database, tmp_path: Path) -> None:
+    """What would be a log line elsewhere: the key, the session, and what the catalog had warned of."""
+    session = database.session(views=1)
+    database.execute("CREATE TABLE public.notes (session_id uuid REFERENCES user_activity.sessions)")
+    database.execute("INSERT INTO public.notes VALUES (%s)", [session])
+
+    with terminal(tmp_path, "run", "--yes", "--database-url", database.url()) as child:
+        text, code = ended(child)
+
+    assert code == 1
+    said = " ".join(text.split())
+    assert "warning: public.notes references user_activity.sessions by notes_session_id_fkey" in said
+    assert "failed: committed batches stay" in said
+    assert f"in the batch of {session}" in said
+    assert "run_id" not in said
+
+
+def test_a_skipped_run_names_the_holder(database: Database, tmp_path: Path) -> None:
+    """Case C16."""
+    holder = database.connect()
+    holder.execute("SELECT pg_advisory_lock(%s)", [lock_key(LOCK_NAME)])
+
+    with terminal(tmp_path, "run", "--yes", "--database-url", database.url()) as child:
+        text, code = ended(child)
+
+    said = " ".join(text.split())
+    assert ("skipped: another run holds the lock" in said, code) == (True, 0)
+    assert f"held by pid {holder.info.backend_pid}" in said
+
+
+def test_a_dry_run_says_what_has_expired(database: Database, tmp_path: Path) -> None:
+    database.expired(3)
+
+    with terminal(tmp_path, "run", "--dry-run", "--database-url", database.url()) as child:
+        text, code = ended(child)
+
+    assert ("3 rows of user_activity.sessions have expired" in text, code) == (True, 0)
+    assert database.count("sessions") == 3
+
+
+def test_log_lines_come_back_where_asked_for(database: Database, tmp_path: Path) -> None:
+    database.expired(1)
+
+    with terminal(tmp_path, "run", "--yes", "--log-level", "info", "--database-url", database.url()) as child:
+        text, _ = ended(child)
+
+    assert "run started" in text
+    assert "run completed" in text

@@ -77,7 +77,8 @@ def _show(loaded: Loaded, server: "PrivateServer", rows: int, seed: int, *, as_j
 
             draw_plan(plan, place, settings.job, sql=False)
         before = keep_baseline(owner, plan.survey.cutoff)
-        result, code = run_watched(loaded, live=sys.stderr.isatty())
+        finished, code = run_watched(loaded, page=not as_json)
+        result = finished.result
         checks = prove(owner, before, drained=result.stop_reason == "empty", deleted=_deleted(result))
     if as_json:
         print_json(
@@ -93,7 +94,7 @@ def _show(loaded: Loaded, server: "PrivateServer", rows: int, seed: int, *, as_j
     else:
         from activity_retention.cli.terminal import draw_proof, draw_result
 
-        draw_result(result)
+        draw_result(finished)
         draw_proof(checks)
     return code or _verdict(checks)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from activity_retention.config import Loaded
-from activity_retention.events import Event, Watch
+from activity_retention.events import Event, Finished, Watch
 from activity_retention.result import RunResult
 
 
@@ -25,43 +25,52 @@ def run(
     if interactive and not yes and not loaded.settings.job.dry_run and not _confirmed(loaded):
         print("Nothing was deleted.", file=sys.stderr)
         return 130
-    result, code = run_watched(loaded, live=sys.stderr.isatty())
+    page = sys.stdout.isatty() and not json
+    finished, code = run_watched(loaded, page=page)
     if json:
-        print_json(result.to_json())
-    elif sys.stdout.isatty():
+        print_json(finished.result.to_json())
+    elif page:
         from activity_retention.cli.terminal import draw_result
 
-        draw_result(result)
+        draw_result(finished)
     return code
 
 
-def run_watched(loaded: Loaded, *, live: bool) -> tuple[RunResult, int]:
-    """One run with log lines, a progress bar where `live`, and signals obeyed; the result and the exit code."""
+def run_watched(loaded: Loaded, *, page: bool) -> tuple[Finished, int]:
+    """One run with signals obeyed, its end and the exit code.
+
+    On a terminal there is a progress bar. Log lines are written as well, unless a person will see the result on
+    a `page` and has not asked for them.
+    """
     from activity_retention.cli.stop import Stop
     from activity_retention.job import ActivityRetentionJob
     from activity_retention.telemetry import RunLog, stderr_logger
 
     settings = loaded.settings
-    level = settings.log_level
-    if live and loaded.sources["log_level"] == "default":
-        # The bar and the table at the end say what an Info line would.
-        level = "warning"
-    renderer = settings.log_format or ("console" if sys.stderr.isatty() else "json")
-    watches: list[Watch] = [RunLog(stderr_logger(level, renderer))]
+    live = sys.stderr.isatty()
+    asked = {loaded.sources["log_level"], loaded.sources["log_format"]} != {"default"}
+    watches: list[Watch] = []
+    ends: list[Finished] = []
     with ExitStack() as stack:
         if live:
             from activity_retention.cli.progress import Progress
 
             watches.append(stack.enter_context(Progress()))
+        if asked or not (live and page):
+            renderer = settings.log_format or ("console" if live else "json")
+            watches.append(RunLog(stderr_logger(settings.log_level, renderer)))
 
         def watch(event: Event) -> None:
             for one in watches:
                 one(event)
+            if isinstance(event, Finished):
+                ends.append(event)
 
         job = ActivityRetentionJob(settings, watch=watch)
         stop = stack.enter_context(Stop(settings.job.grace_period.total_seconds(), job.cancel))
         result = job.run(wait=stop.wait)
-    return result, _exit_code(result, stop.exit_code)
+    (finished,) = ends
+    return finished, _exit_code(result, stop.exit_code)
 
 
 def _exit_code(result: RunResult, cancelled: int) -> int:

@@ -15,27 +15,28 @@ from rich.text import Text
 from activity_retention.cli import histogram
 from activity_retention.doctor import Finding
 from activity_retention.duration import format_duration
+from activity_retention.events import Finished
 from activity_retention.lock import Holder
 from activity_retention.plan import Count, Plan, Survey
 from activity_retention.preparation import Backlog
-from activity_retention.result import RunResult
 from activity_retention.settings import JobSettings
 
 if TYPE_CHECKING:
     from activity_retention.sandbox.proof import Check
 
 _MARGIN = 2
+_IDS_SHOWN = 3
 
 _STOPS = {
     "empty": "nothing eligible is left",
     "max_batches": "max_batches_per_run reached, the next run goes on",
     "max_duration": "max_run_duration reached, the next run goes on",
-    "cancelled": "cancelled, committed batches stay",
-    "held": "on hold",
-    "observed": "dry run, nothing was deleted",
+    "cancelled": "committed batches stay",
+    "held": "committed batches stay, no other starts",
+    "observed": "a dry run, nothing was deleted",
     "locked": "another run holds the lock",
-    "failed": "failed, committed batches stay",
-    "refused": "refused, nothing was deleted",
+    "failed": "committed batches stay",
+    "refused": "no retry would mend it",
 }
 _COLOURS = {"completed": "green", "failed": "red", "refused": "red"}
 
@@ -126,7 +127,22 @@ def draw_config(
     out.print(Text.assemble(("Cutoff  ", "bold"), instant(cutoff) if cutoff else (trouble or "", "yellow")))
 
 
-def draw_result(result: RunResult) -> None:
+def draw_result(finished: Finished) -> None:
+    result = finished.result
+    out = _console()
+    colour = _COLOURS.get(result.outcome, "yellow")
+    out.print(Text.assemble((result.outcome, f"bold {colour}"), f": {_STOPS[result.stop_reason]}"))
+    if why := result.failure.message if result.failure else finished.reason:
+        out.print(Padding(Text(why), (0, _MARGIN)))
+    if result.failure and result.failure.batch_ids:
+        out.print(Padding(Text(_ids(result.failure.batch_ids)), (0, _MARGIN)))
+    if result.outcome == "observed" and result.eligible_backlog is not None:
+        backlog = _number(Count(result.eligible_backlog, result.backlog_exact))
+        out.print(Padding(Text(f"{backlog} rows of {result.policy.root} have expired"), (0, _MARGIN)))
+    if result.left_locked:
+        out.print(Text("some expired rows were locked by others; the next run takes them", style="yellow"))
+    if not result.rows and result.outcome != "completed":
+        return
     grid = _grid()
     for table in result.policy.counters:
         grid.add_row(str(table), f"{result.deleted.get(table, 0):,}")
@@ -137,12 +153,12 @@ def draw_result(result: RunResult) -> None:
     if result.retries:
         grid.add_row("retries", str(result.retries))
     grid.columns[1].justify = "right"
-    colour = _COLOURS.get(result.outcome, "yellow")
-    out = _console()
-    out.print(Text.assemble((result.outcome, f"bold {colour}"), f": {_STOPS[result.stop_reason]}"))
-    if result.left_locked:
-        out.print(Text("some expired rows were locked by others; the next run takes them", style="yellow"))
     out.print(Padding(grid, (0, _MARGIN)))
+
+
+def _ids(batch_ids: Sequence[str]) -> str:
+    more = f" and {len(batch_ids) - _IDS_SHOWN:,} more (--json has all)" if len(batch_ids) > _IDS_SHOWN else ""
+    return f"in the batch of {', '.join(batch_ids[:_IDS_SHOWN])}{more}"
 
 
 def ask(survey: Survey, place: Mapping[str, str], job: JobSettings) -> bool:

@@ -152,7 +152,7 @@ class Postmaster:
         except FileNotFoundError:
             return False
         # A crashed server leaves its file behind, and that one says ready, too.
-        return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
+        return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() in ("ready", "standby")
 
     def _execution(self) -> dict[str, Any]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}

@@ -1,5 +1,6 @@
 """One server a session, one database a test."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,13 @@ from activity_retention.sandbox.server import PrivateServer, private_server
 from tests.database import Database
 
 TEMPLATE = "user_activity_template"
+
+
+def pytest_configure() -> None:
+    # A shell without job control starts what it puts in the background with SIGINT ignored, and every program
+    # that tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ from psycopg.sql import Composed
 from activity_retention import statements
 from activity_retention.errors import RetentionError
 from activity_retention.policy import Policy, Table
-from activity_retention.session import Connection, milliseconds
+from activity_retention.session import Connection, limit, milliseconds
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def delete_batch(
     ids: list[Any] = []
     try:
         with connection.transaction():
-            _limit(connection, timeout, lock_timeout)
+            limit(connection, milliseconds(timeout), milliseconds(lock_timeout))
             if not listed:
                 query = statements.batch(policy, floor=selection.floor is not None, leaving=bool(selection.left))
                 return _execute(connection, policy, query, selection.parameters)
@@ -96,16 +96,6 @@ def expired_left(connection: Connection, policy: Policy, cutoff: str) -> bool:
     """Whether an expired root remains, locked by others or not."""
     row = connection.execute(statements.any_expired(policy), {"cutoff": cutoff}).fetchone()
     return row == (True,)
-
-
-def _limit(connection: Connection, timeout: float, lock_timeout: float) -> None:
-    connection.execute(
-        """
-        SELECT pg_catalog.set_config('statement_timeout', %s, true),
-               pg_catalog.set_config('lock_timeout', %s, true)
-        """,
-        [milliseconds(timeout), milliseconds(lock_timeout)],
-    )
 
 
 def _pick(connection: Connection, policy: Policy, selection: Selection) -> list[Any]:

@@ -159,28 +159,29 @@ def _columns(policy: Policy, facts: Facts, table: Table) -> Iterator[Finding]:
 def _foreign_keys(policy: Policy, facts: Facts) -> Iterator[Finding]:
     for key in facts.foreign_keys:
         listed = key.table in policy.tables
+        message = f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}"
         if not listed and key.on_delete in _LOSING:
             loss = "deletes its rows" if key.on_delete == "CASCADE" else "rewrites its rows"
             yield Finding(
                 "foreign_key_loses_data",
                 "error",
-                f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}",
+                message,
                 f"the policy does not list that table, and each deletion {loss} in silence",
-                f"{_dropped(key)} ADD {_constraint(key)} ON DELETE RESTRICT;",
+                _restricted(key),
             )
         elif key.table == policy.root and _crosses(policy, key):
             yield Finding(
                 "foreign_key_crosses",
                 "error",
-                f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}",
+                message,
                 "deleting an expired row would delete or rewrite another one that is not",
-                f"{_dropped(key)} ADD {_constraint(key)} ON DELETE RESTRICT;",
+                _restricted(key),
             )
         elif not listed:
             yield Finding(
                 "foreign_key_blocks",
                 "warning",
-                f"{key.table} references {key.target} by {key.name} ON DELETE {key.on_delete}",
+                message,
                 "the policy does not list that table, so a batch with a referenced row fails",
                 "list it in the policy, or delete its rows first",
             )
@@ -225,13 +226,13 @@ def _index(table: Table, columns: tuple[str, ...]) -> str:
     return f"CREATE INDEX CONCURRENTLY ON {_quoted(table)} ({', '.join(map(_ident, columns))});"
 
 
-def _dropped(key: ForeignKey) -> str:
-    return f"ALTER TABLE {_quoted(key.table)} DROP CONSTRAINT {_ident(key.name)},"
-
-
-def _constraint(key: ForeignKey) -> str:
+def _restricted(key: ForeignKey) -> str:
     columns = ", ".join(map(_ident, key.columns))
-    return f"CONSTRAINT {_ident(key.name)} FOREIGN KEY ({columns}) REFERENCES {_quoted(key.target)}"
+    return (
+        f"ALTER TABLE {_quoted(key.table)} DROP CONSTRAINT {_ident(key.name)}, "
+        f"ADD CONSTRAINT {_ident(key.name)} FOREIGN KEY ({columns}) REFERENCES {_quoted(key.target)} "
+        "ON DELETE RESTRICT;"
+    )
 
 
 def _quoted(table: Table) -> str:

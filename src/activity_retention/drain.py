@@ -23,6 +23,7 @@ from activity_retention.events import BatchCommitted, Retrying, Watch
 from activity_retention.fault import Fault, fault_of
 from activity_retention.hold import hold_reason
 from activity_retention.policy import Table
+from activity_retention.sentence import sentence
 from activity_retention.session import Connection
 from activity_retention.settings import JobSettings
 
@@ -226,13 +227,3 @@ class Drain:
 def _failed(kind: FailureKind, error: Exception, ids: tuple[Any, ...] = ()) -> RunFailed:
     sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
     return RunFailed(Failure(kind, sentence(error), sqlstate, tuple(map(str, ids))))
-
-
-def sentence(error: Exception) -> str:
-    """The server's primary message, and where it happened; never its DETAIL, which may quote a row."""
-    if not isinstance(error, psycopg.Error) or not error.diag.message_primary:
-        return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    context = (error.diag.context or "").split("\n")[0]
-    # A foreign key's own query says nothing that its message does not.
-    where = f" ({context})" if context and not context.startswith("SQL statement") else ""
-    return error.diag.message_primary + where

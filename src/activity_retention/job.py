@@ -7,13 +7,14 @@ from uuid import uuid4
 import psycopg
 
 from activity_retention.budget import Budget
-from activity_retention.drain import Clock, Drain, Wait, pause_before, sentence
+from activity_retention.drain import Clock, Drain, Wait, pause_before
 from activity_retention.errors import Failure, Refused, RunFailed, Unreachable
 from activity_retention.events import Finished, Retrying, Started, Warned, Watch
 from activity_retention.fault import Fault, fault_of
 from activity_retention.lock import Busy, advisory_lock, lock_name
-from activity_retention.preparation import Preparation, prepare
+from activity_retention.preparation import Backlog, Preparation, prepare
 from activity_retention.result import Outcome, RunResult, ending
+from activity_retention.sentence import sentence
 from activity_retention.session import Connection, open_session
 from activity_retention.settings import Settings
 
@@ -75,7 +76,7 @@ class _Run:
         reason = None
         try:
             stop = self._until_stopped()
-            result = self._result(stop, *ending(stop, self._preparation.backlog if self._preparation else None))
+            result = self._result(stop, *ending(stop, self._backlog.count))
             reason = self._drain.hold if self._drain else None
         except Busy as busy:
             result, reason = self._result("locked", "skipped", None), str(busy)
@@ -97,7 +98,7 @@ class _Run:
             try:
                 return self._on_one_connection()
             except Busy as busy:
-                if self._server_started is None or self._preparation is None:
+                if self._preparation is None:
                     raise
                 failure, reason = Failure("lock_lost", str(busy)), "lock_lost"
             except Unreachable as error:
@@ -151,7 +152,7 @@ class _Run:
             if first:
                 for warning in session.warnings:
                     self._watch(Warned(str(self._id), warning))
-            with advisory_lock(session.connection, lock_name(self._policy.name)) as key:
+            with advisory_lock(session, lock_name(self._policy.name)) as key:
                 drain = self._drain or self._prepared(session.connection, key)
                 return "observed" if job.dry_run else drain.run(session.connection, key)
 
@@ -177,11 +178,15 @@ class _Run:
                 self._policy.name,
                 preparation.cutoff,
                 job.batch_size,
-                preparation.backlog,
-                preparation.backlog_exact,
+                preparation.backlog.count,
+                preparation.backlog.exact,
             )
         )
         return self._drain
+
+    @property
+    def _backlog(self) -> Backlog:
+        return self._preparation.backlog if self._preparation else Backlog(None, False)
 
     def _result(
         self, stop_reason: str, outcome: Outcome, has_more: bool | None, failure: Failure | None = None
@@ -197,8 +202,8 @@ class _Run:
             deleted=dict(drain.deleted) if drain else {},
             batches_processed=drain.batches if drain else 0,
             left_locked=drain.left_locked if drain else False,
-            eligible_backlog=preparation.backlog if preparation else None,
-            backlog_exact=bool(preparation and preparation.backlog_exact),
+            eligible_backlog=self._backlog.count,
+            backlog_exact=self._backlog.exact,
             duration_seconds=self._clock() - self._began,
             retries=self._retries + (drain.retries if drain else 0),
             failure=failure,

@@ -9,7 +9,7 @@ import psycopg
 
 from activity_retention.errors import Refused, RetentionError
 from activity_retention.policy import USER_ACTIVITY
-from activity_retention.session import Connection
+from activity_retention.session import Connection, Session
 
 LOCK_NAME = "job:scheduled:activity-retention"
 
@@ -53,12 +53,12 @@ def lock_key(name: str) -> int:
 
 
 @contextmanager
-def advisory_lock(connection: Connection, name: str) -> Iterator[int]:
-    """Holds the lock on this connection, in autocommit: never idle in transaction (case C10). Raises Busy at
+def advisory_lock(session: Session, name: str) -> Iterator[int]:
+    """Holds the lock on this session, in autocommit: never idle in transaction (case C10). Raises Busy at
     once if another session has it (case C18)."""
-    key = lock_key(name)
+    connection, key = session.connection, lock_key(name)
     holder = lock_holder(connection, key)
-    if holder and holder.pid == _backend(connection):
+    if holder and holder.pid == session.backend:
         raise Refused(
             f"This server session already holds the lock {name} (key {key}): a pooler has handed on a session that "
             f"was not clean. Free it with SELECT pg_terminate_backend({holder.pid});"
@@ -103,8 +103,3 @@ def lock_holder(connection: Connection, key: int) -> Holder | None:
         [key],
     ).fetchone()
     return Holder(*row) if row else None
-
-
-def _backend(connection: Connection) -> int:
-    row = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
-    return int(row[0]) if row else 0

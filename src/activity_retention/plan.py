@@ -10,13 +10,13 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from activity_retention import catalog, statements
+from activity_retention.batch import Selection
 from activity_retention.doctor import Finding, selection_findings
 from activity_retention.facts import Facts, Scan
 from activity_retention.lock import lock_key, lock_name
 from activity_retention.policy import Child, Policy, Table
 from activity_retention.preparation import (
     Backlog,
-    batch_parameters,
     bounded,
     check,
     count_backlog,
@@ -65,6 +65,7 @@ class Survey:
     cutoff: str
     backlog: Backlog
     roots: Count
+    facts: Facts
     warnings: tuple[Finding, ...]
 
     @property
@@ -94,14 +95,14 @@ def read_survey(connection: Connection, job: JobSettings) -> Survey:
     facts, warnings = check(connection, policy)
     cutoff = read_cutoff(connection, job.retention_period)
     backlog = count_backlog(connection, policy, cutoff)
-    return Survey(cutoff, backlog, _roots(connection, policy, facts), warnings)
+    return Survey(cutoff, backlog, _roots(connection, policy, facts), facts, warnings)
 
 
 def read_plan(connection: Connection, job: JobSettings) -> Plan:
     """Looks at everything; raises Refused where a run would be refused."""
     policy = job.the_policy
     survey = read_survey(connection, job)
-    parameters = batch_parameters(lock_key(lock_name(policy.name)), survey.cutoff, job.batch_size)
+    parameters = Selection(lock_key(lock_name(policy.name)), survey.cutoff, job.batch_size).parameters
     query = statements.batch(policy)
     scans = catalog.read_scans(connection, query, parameters)
     batches = ceil((survey.backlog.count or 0) / job.batch_size)
@@ -126,13 +127,12 @@ def _roots(connection: Connection, policy: Policy, facts: Facts) -> Count:
 
 
 def _rows(connection: Connection, policy: Policy, survey: Survey) -> dict[Table, Count]:
-    facts = catalog.read_facts(connection, policy)
     children = {
         child.table: _count(
             connection,
             _expired_children(policy, child),
             {"cutoff": survey.cutoff},
-            round(facts.relations[child.table].rows * survey.share),
+            round(survey.facts.relations[child.table].rows * survey.share),
         )
         for child in policy.children
     }
@@ -141,7 +141,8 @@ def _rows(connection: Connection, policy: Policy, survey: Survey) -> dict[Table,
 
 def _count(connection: Connection, query: Composed, parameters: dict[str, Any], estimate: int) -> Count:
     try:
-        return Count(bounded(connection, query, parameters)[0], True)
+        ((rows,),) = bounded(connection, query, parameters)
+        return Count(rows, True)
     except (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable):
         return Count(max(0, estimate), False)
 
@@ -177,12 +178,10 @@ def _histogram(connection: Connection, job: JobSettings, survey: Survey) -> Hist
     percent = min(100.0, 100.0 * _SAMPLED_ROOTS / max(1, survey.roots.rows))
     sampled = percent < 100.0
     try:
-        with connection.transaction():
-            connection.execute("SELECT pg_catalog.set_config('statement_timeout', '5s', true)")
-            found = connection.execute(_ages(job.the_policy, percent if sampled else None), parameters)
-            counts = {bar: round(roots_in_bar * 100 / percent) for bar, roots_in_bar in found}
+        found = bounded(connection, _ages(job.the_policy, percent if sampled else None), parameters)
     except (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable):
         return Histogram((), False)
+    counts = {bar: round(roots_in_bar * 100 / percent) for bar, roots_in_bar in found}
     bars = tuple(
         Bar(
             since=bar * width,

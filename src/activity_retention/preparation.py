@@ -5,13 +5,16 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+from psycopg.rows import TupleRow
+from psycopg.sql import Composed
 
 from activity_retention import catalog, statements
+from activity_retention.batch import Selection
 from activity_retention.doctor import Finding, findings, selection_findings
 from activity_retention.errors import Refused
 from activity_retention.facts import Facts
 from activity_retention.policy import Policy
-from activity_retention.session import Connection
+from activity_retention.session import Connection, limit
 from activity_retention.settings import JobSettings
 
 _COUNT_SECONDS = "5s"
@@ -30,8 +33,7 @@ class Backlog:
 @dataclass(frozen=True)
 class Preparation:
     cutoff: str
-    backlog: int | None
-    backlog_exact: bool
+    backlog: Backlog
     warnings: tuple[Finding, ...]
 
 
@@ -42,10 +44,10 @@ def prepare(connection: Connection, job: JobSettings, key: int) -> Preparation:
     cutoff = read_cutoff(connection, job.retention_period)
     backlog = count_backlog(connection, policy, cutoff)
     if backlog.count is not None:
-        parameters = batch_parameters(key, cutoff, job.batch_size)
-        scans = catalog.read_scans(connection, statements.batch(policy), parameters)
+        selection = Selection(key, cutoff, job.batch_size)
+        scans = catalog.read_scans(connection, statements.batch(policy), selection.parameters)
         warnings += selection_findings(policy, facts.relations[policy.root].rows, scans)
-    return Preparation(cutoff, backlog.count, backlog.exact, warnings)
+    return Preparation(cutoff, backlog, warnings)
 
 
 def check(connection: Connection, policy: Policy) -> tuple[Facts, tuple[Finding, ...]]:
@@ -72,27 +74,16 @@ def count_backlog(connection: Connection, policy: Policy, cutoff: str) -> Backlo
     a person's word, fails no run."""
     query, parameters = statements.backlog(policy), {"cutoff": cutoff}
     try:
-        row = bounded(connection, query, parameters)
-        return Backlog(row[0], True, row[1])
+        ((count, oldest),) = bounded(connection, query, parameters)
+        return Backlog(count, True, oldest)
     except psycopg.errors.QueryCanceled:
         return Backlog(catalog.read_estimate(connection, query, parameters), False)
     except psycopg.errors.LockNotAvailable:
         return Backlog(None, False)
 
 
-def bounded(connection: Connection, query: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """The first row of a question that is not worth waiting for."""
+def bounded(connection: Connection, query: Composed, parameters: dict[str, Any]) -> list[TupleRow]:
+    """The answer to a question that is not worth waiting for; raises QueryCanceled or LockNotAvailable."""
     with connection.transaction():
-        connection.execute(
-            """
-            SELECT pg_catalog.set_config('statement_timeout', %s, true),
-                   pg_catalog.set_config('lock_timeout', %s, true)
-            """,
-            [_COUNT_SECONDS, _LOCK_SECONDS],
-        )
-        return connection.execute(query, parameters).fetchone() or ()
-
-
-def batch_parameters(key: int, cutoff: str, size: int) -> dict[str, Any]:
-    """Values for the batch statement of a run's start, to explain or show it."""
-    return {"key": key, "cutoff": cutoff, "size": size}
+        limit(connection, _COUNT_SECONDS, _LOCK_SECONDS)
+        return connection.execute(query, parameters).fetchall()

@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from activity_retention.errors import Refused, Unreachable
+from activity_retention.sentence import sentence
 
 Connection = psycopg.Connection[TupleRow]
 
@@ -36,15 +37,12 @@ _PINS = {
     "row_security": "off",  # rows that a policy hides become an error, not a silent zero
     "default_transaction_isolation": "read committed",  # each batch must see what was committed before it
     "default_transaction_deferrable": "off",
-    "session_replication_role": None,  # looked at, below: it needs a superuser to set
     "plan_cache_mode": "auto",  # force_custom_plan plans each foreign-key trigger call anew: 2.2 times as long
     "enable_sort": "off",  # a table never analysed would be sorted whole for each batch
     "jit": "off",  # no statement of ours runs long enough in one expression
     "idle_in_transaction_session_timeout": "0",  # a pause between batches must not cost the lock
     "idle_session_timeout": "0",  # from 14
     "transaction_timeout": "0",  # from 17: it ends the connection instead of the statement
-    "statement_timeout": None,
-    "lock_timeout": None,
 }
 
 # The server's side of a dead client: a killed pod must not keep the lock. A server or a line that cannot have
@@ -103,7 +101,7 @@ def open_session(
                     "statement_timeout": milliseconds(statement_timeout),
                     "lock_timeout": milliseconds(lock_timeout),
                     "application_name": application_name,
-                    "default_transaction_read_only": "on" if read_only else None,
+                    **({"default_transaction_read_only": "on"} if read_only else {}),
                 },
             )
             if not read_only:
@@ -112,7 +110,7 @@ def open_session(
                 connection, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_postmaster_start_time()::text"
             )
         except psycopg.OperationalError as error:
-            raise Unreachable(_first_line(error)) from None
+            raise Unreachable(sentence(error)) from None
         yield Session(connection, backend, started, warnings)
     finally:
         connection.close()
@@ -132,20 +130,14 @@ def _connect(conninfo: str, application_name: str) -> Connection:
             make_conninfo(**parameters), autocommit=True, prepare_threshold=None, client_encoding="UTF8"
         )
     except psycopg.OperationalError as error:
-        sentence = _first_line(error)
         if _NO_RETRY_MENDS.search(str(error)):
-            raise Refused(f"The database refused the connection: {sentence}") from None
-        raise Unreachable(f"The database cannot be reached: {sentence}") from None
+            raise Refused(f"The database refused the connection: {sentence(error)}") from None
+        raise Unreachable(f"The database cannot be reached: {sentence(error)}") from None
     except (psycopg.Error, UnicodeError):
         # libpq's sentence on a malformed parameter may quote a secret.
         raise Refused(
             "The connection parameters are not valid: check database_url and libpq's PG* variables"
         ) from None
-
-
-def _first_line(error: psycopg.Error) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).removeprefix("connection failed: ")
 
 
 def _one(connection: Connection, query: str) -> TupleRow:
@@ -204,27 +196,41 @@ def _backend_in_transaction(other: PGconn) -> tuple[int, ...]:
     return found
 
 
-def _pin(connection: Connection, pins: dict[str, str | None]) -> tuple[str, ...]:
-    wanted = {name: value for name, value in pins.items() if value is not None}
-    known: dict[str, str] = dict(
-        connection.execute(
-            "SELECT name, vartype FROM pg_catalog.pg_settings WHERE name = ANY (%s)",
-            [[*wanted, *_LIVENESS]],
-        ).fetchall()
-    )
+def _pin(connection: Connection, pins: dict[str, str]) -> tuple[str, ...]:
+    known = {
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM pg_catalog.pg_settings WHERE name = ANY (%s)", [[*pins, *_LIVENESS]]
+        )
+    }
+    wanted = {name: value for name, value in pins.items() if name in known}
     for name, value in wanted.items():
-        if name in known:
-            connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+        _set(connection, name, value)
     warnings = []
     for name, value in _LIVENESS.items():
         try:
             if name not in known:
                 raise psycopg.errors.UndefinedObject("the server does not have it")  # noqa: TRY301
-            connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+            _set(connection, name, value)
         except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject) as error:
-            warnings.append(f"{name} could not be set, a dead client shows late: {_first_line(error)}")
-    _read_back(connection, {name: value for name, value in wanted.items() if name in known})
+            warnings.append(f"{name} could not be set, a dead client shows late: {sentence(error)}")
+    _read_back(connection, wanted)
     return tuple(warnings)
+
+
+def _set(connection: Connection, name: str, value: str) -> None:
+    connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+
+
+def limit(connection: Connection, statement_timeout: str, lock_timeout: str) -> None:
+    """Sets both time-outs, as PostgreSQL takes them, for the current transaction."""
+    connection.execute(
+        """
+        SELECT pg_catalog.set_config('statement_timeout', %s, true),
+               pg_catalog.set_config('lock_timeout', %s, true)
+        """,
+        [statement_timeout, lock_timeout],
+    )
 
 
 def _read_back(connection: Connection, wanted: dict[str, str]) -> None:
@@ -244,6 +250,7 @@ def _read_back(connection: Connection, wanted: dict[str, str]) -> None:
             raise Refused(
                 f"The server did not take {name} = {value}, it says {found[name]}: is a proxy in between?"
             )
+    # Only looked at: a superuser alone may set it.
     (role,) = _one(connection, "SELECT pg_catalog.current_setting('session_replication_role')")
     if role != "origin":
         raise Refused(

@@ -101,7 +101,12 @@ def _setting(default: Any, description: str, allowed: str, **bounds: Any) -> Any
     return Field(default=default, description=description, json_schema_extra={"allowed": allowed}, **bounds)
 
 
-_POSITIVE = timedelta(0)
+_ZERO = timedelta(0)
+
+
+def _time_out(default: timedelta, description: str) -> Any:
+    least, most = timedelta(milliseconds=1), timedelta(days=24)
+    return _setting(default, description, "a duration from 1ms to 24d", ge=least, le=most)
 
 
 class JobSettings(BaseModel):
@@ -117,13 +122,13 @@ class JobSettings(BaseModel):
         timedelta(days=365),
         "rows whose anchor is older than this expire; an exact duration",
         "a duration of more than 0 and at most 365000d",
-        gt=_POSITIVE,
+        gt=_ZERO,
         le=_LONGEST,
     )
     batch_size: Whole = _setting(5000, "root rows a transaction", "a whole number from 1 to 50000", ge=1, le=50000)
     max_batches_per_run: Whole = _setting(200, "batches a run", "a whole number of at least 1", ge=1)
     max_run_duration: Duration = _setting(
-        timedelta(minutes=30), "time a run may take", "a duration of more than 0", gt=_POSITIVE, le=_LONGEST
+        timedelta(minutes=30), "time a run may take", "a duration of more than 0", gt=_ZERO, le=_LONGEST
     )
     time_zone: Zone = _setting(ZoneInfo("Europe/Moscow"), "zone of the schedule", "an IANA time zone")
     retention_schedule: str = _setting(
@@ -133,27 +138,9 @@ class JobSettings(BaseModel):
     hold_file: FilePath | None = _setting(
         None, "while this file exists no batch starts; its first line is the reason", "a path"
     )
-    batch_timeout: Duration = _setting(
-        timedelta(seconds=60),
-        "time one batch may take",
-        "a duration from 1ms to 24d",
-        ge=timedelta(milliseconds=1),
-        le=timedelta(days=24),
-    )
-    single_timeout: Duration = _setting(
-        timedelta(minutes=5),
-        "time for a batch of one oversized root, once",
-        "a duration from 1ms to 24d",
-        ge=timedelta(milliseconds=1),
-        le=timedelta(days=24),
-    )
-    lock_timeout: Duration = _setting(
-        timedelta(seconds=5),
-        "time to wait for a row or table lock",
-        "a duration from 1ms to 24d",
-        ge=timedelta(milliseconds=1),
-        le=timedelta(days=24),
-    )
+    batch_timeout: Duration = _time_out(timedelta(seconds=60), "time one batch may take")
+    single_timeout: Duration = _time_out(timedelta(minutes=5), "time for a batch of one oversized root, once")
+    lock_timeout: Duration = _time_out(timedelta(seconds=5), "time to wait for a row or table lock")
     batch_retries: Whole = _setting(
         5, "transient failures of one batch that are retried", "a whole number of at least 0", ge=0
     )
@@ -161,7 +148,7 @@ class JobSettings(BaseModel):
         timedelta(seconds=10),
         "from the first signal until the running statement is cancelled",
         "a duration of 0s or more",
-        ge=timedelta(0),
+        ge=_ZERO,
         le=_LONGEST,
     )
 
@@ -266,6 +253,13 @@ def fields() -> dict[str, FieldInfo]:
         **JobSettings.model_fields,
         **own,
     }
+
+
+def values(settings: Settings) -> dict[str, Any]:
+    """Every setting by its key, as text or number that reads back, secrets hidden."""
+    found = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}
+    found["database_url"] = "(hidden)" if settings.database_url else None
+    return {key: found[key] for key in fields()}
 
 
 def allowed(field: FieldInfo) -> str:

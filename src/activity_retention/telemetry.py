@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from activity_retention.doctor import Finding
@@ -98,9 +99,9 @@ class RunLog:
                 self._logger.info(f"run {outcome}", **facts, **note)
 
 
-def _counts(deleted: Any) -> dict[str, int]:
+def _counts(deleted: Mapping[Table, int]) -> dict[str, int]:
     """`deleted_action_events` and so on: a table's name tells what it counts."""
-    return {f"deleted_{table.name if isinstance(table, Table) else table}": n for table, n in deleted.items()}
+    return {f"deleted_{table.name}": n for table, n in deleted.items()}
 
 
 def stderr_logger(level: str, renderer: str) -> Any:

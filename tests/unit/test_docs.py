@@ -8,7 +8,7 @@ import pytest
 
 from activity_retention import __version__
 from activity_retention.lock import LOCK_NAME, lock_key
-from activity_retention.settings import Settings, allowed, fields
+from activity_retention.settings import Settings, allowed, fields, values
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -16,8 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 def settings_table() -> str:
     """The table of docs/reference/settings.md as it has to be."""
-    settings = Settings()
-    defaults = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}
+    defaults = values(Settings())
     rows = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
     for key, field in fields().items():
         default = defaults[key]

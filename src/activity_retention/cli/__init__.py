@@ -6,7 +6,7 @@ import typer
 
 from activity_retention import __version__
 from activity_retention.cli import config, demo, plan, run, schema, status
-from activity_retention.cli.command import REFUSED, refusal, register
+from activity_retention.cli.command import REFUSED, refusal, register, setting_options
 
 _HELP = "Deletes expired rows from PostgreSQL safely, fast and observably."
 
@@ -46,8 +46,9 @@ def build() -> typer.Typer:
     ) -> None:
         pass
 
+    options = setting_options()
     for command in (demo.demo, run.run, plan.plan, status.status, config.config, schema.schema):
-        register(app, command)
+        register(app, command, options)
     return app
 
 

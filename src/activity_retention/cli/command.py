@@ -3,35 +3,35 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic.fields import FieldInfo
 
 from activity_retention.config import Loaded, load_settings
 from activity_retention.errors import FailureKind, Refused, Unreachable
-from activity_retention.settings import fields
+from activity_retention.settings import Settings, fields, values
 
 Command = Callable[..., int]
 
 FAILED, REFUSED = 1, 2
 
 
-def register(app: typer.Typer, command: Command) -> None:
-    """Adds `command(loaded, json, …) -> exit code` with --config, --json and an option for each setting."""
+def register(app: typer.Typer, command: Command, settings: Sequence[inspect.Parameter]) -> None:
+    """Adds `command(loaded, json, …) -> exit code` with --config, --json and the options of `settings`."""
     own = [
         parameter
         for parameter in inspect.signature(command).parameters.values()
         if parameter.name not in ("loaded", "json")
     ]
-    keys = list(fields())
 
     @wraps(command)
     def wrapped(**arguments: Any) -> int:
         as_json = arguments.pop("json")
-        given = {key: arguments.pop(key) for key in keys}
+        given = {option.name: arguments.pop(option.name) for option in settings}
         overrides = {key: value for key, value in given.items() if value is not None}
         try:
             loaded = load_settings(overrides, arguments.pop("config"))
@@ -41,15 +41,13 @@ def register(app: typer.Typer, command: Command) -> None:
             return refusal(error.reasons, as_json)
         except Unreachable as error:
             return failure([str(error)], as_json, "transient")
-        except ConnectionError:
-            raise
         except Exception as error:
             return _driver_error(error, as_json)
 
     shared = [
         _option("config", Path | None, "--config", help="settings file (TOML)"),
         _option("json", bool, "--json", default=False, help="print one JSON document on stdout"),
-        *(_setting_option(key) for key in keys),
+        *settings,
     ]
     parameters = [*own, *shared]
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -88,8 +86,8 @@ def print_json(document: Mapping[Any, Any]) -> None:
 def _driver_error(error: Exception, as_json: bool) -> int:
     import psycopg
 
-    from activity_retention.drain import sentence
     from activity_retention.fault import Fault, fault_of
+    from activity_retention.sentence import sentence
 
     if not isinstance(error, psycopg.Error):
         raise error
@@ -111,11 +109,15 @@ def _warn_of_visible_password(loaded: Loaded) -> None:
         )
 
 
-def _setting_option(key: str) -> inspect.Parameter:
-    field = fields()[key]
+def setting_options() -> list[inspect.Parameter]:
+    """An option for each setting, with its default in its help."""
+    defaults = values(Settings())
+    return [_setting_option(key, field, defaults[key]) for key, field in fields().items()]
+
+
+def _setting_option(key: str, field: FieldInfo, default: object) -> inspect.Parameter:
     name = f"--{key.replace('_', '-')}"
-    default = field.get_default()
-    shown = "" if default in (None, False) or key.startswith("database_url") else f" [{_text(key)}]"
+    shown = "" if default in (None, False) else f" [{default}]"
     is_flag = field.annotation is bool
     return _option(
         key,
@@ -124,14 +126,6 @@ def _setting_option(key: str) -> inspect.Parameter:
         help=f"{field.description}{shown}",
         metavar=None if is_flag else "VALUE",
     )
-
-
-def _text(key: str) -> str:
-    from activity_retention.settings import Settings
-
-    settings = Settings()
-    model = settings.job if key in type(settings.job).model_fields else settings
-    return str(model.model_dump()[key])
 
 
 def _option(name: str, annotation: Any, *names: str, default: Any = None, **extra: Any) -> inspect.Parameter:

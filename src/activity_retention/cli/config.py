@@ -1,7 +1,7 @@
 """`activity-retention config`."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ def config(
     from activity_retention.cli.command import print_json
     from activity_retention.errors import RetentionError, Unreachable
     from activity_retention.settings import json_schema as schema
+    from activity_retention.settings import values
 
     if json_schema:
         print_json(schema())
@@ -36,7 +37,8 @@ def config(
         print_json(
             {
                 "settings": {
-                    key: {"value": value, "source": loaded.sources[key]} for key, value in shown(loaded).items()
+                    key: {"value": value, "source": loaded.sources[key]}
+                    for key, value in values(loaded.settings).items()
                 },
                 "nextRuns": [fire.isoformat() for fire in fires],
                 "cutoff": cutoff,
@@ -46,18 +48,8 @@ def config(
     else:
         from activity_retention.cli.terminal import draw_config
 
-        draw_config(shown(loaded), loaded.sources, fires, cutoff, str(trouble) if trouble else None)
+        draw_config(values(loaded.settings), loaded.sources, fires, cutoff, str(trouble) if trouble else None)
     return 1 if isinstance(trouble, Unreachable) else 0
-
-
-def shown(loaded: Loaded) -> dict[str, Any]:
-    """Every setting as text that reads back, secrets hidden."""
-    from activity_retention.settings import fields
-
-    settings = loaded.settings
-    values = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}
-    values["database_url"] = "(hidden)" if settings.database_url else None
-    return {key: values[key] for key in fields()}
 
 
 def _cutoff(loaded: Loaded) -> str:

@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,10 +86,7 @@ def _show(loaded: Loaded, server: "PrivateServer", rows: int, seed: int, *, as_j
             {
                 "plan": to_json(plan, place, loaded, sql=False),
                 "run": result.to_json(),
-                "proof": [
-                    {"name": check.name, "expected": check.expected, "found": check.found, "holds": check.holds}
-                    for check in checks
-                ],
+                "proof": [asdict(check) for check in checks],
             }
         )
     else:

@@ -1,5 +1,6 @@
 """`activity-retention plan`."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,7 +45,7 @@ def to_json(found: "Plan", place: dict[str, str], loaded: Loaded, *, sql: bool) 
         "roots": found.survey.roots.rows,
         "rootsExact": found.survey.roots.exact,
         "share": round(found.survey.share, 6),
-        "rows": {str(table): {"rows": count.rows, "exact": count.exact} for table, count in found.rows.items()},
+        "rows": {str(table): asdict(count) for table, count in found.rows.items()},
         "batches": found.batches,
         "runs": found.runs,
         "drainedBy": found.drained_by.isoformat() if found.drained_by else None,
@@ -61,15 +62,6 @@ def to_json(found: "Plan", place: dict[str, str], loaded: Loaded, *, sql: bool) 
             ],
         },
         "scans": [{"table": str(scan.table), "index": scan.index} for scan in found.scans],
-        "findings": [
-            {
-                "id": finding.id,
-                "level": finding.level,
-                "message": finding.message,
-                "why": finding.why,
-                "mend": finding.mend,
-            }
-            for finding in found.warnings
-        ],
+        "findings": [asdict(finding) for finding in found.warnings],
         **({"statement": found.statement} if sql else {}),
     }

@@ -37,15 +37,20 @@ def binaries(request: pytest.FixtureRequest) -> Path | None:
 def server(binaries: Path | None) -> Iterator[PrivateServer]:
     """The server that tests share; whoever restarts or reconfigures one takes a private_server of its own."""
     with private_server(binaries) as server:
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            make_template(connection, server)
+        make_template(server)
         yield server
 
 
-def make_template(connection: psycopg.Connection, server: PrivateServer) -> None:
-    connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+def make_template(server: PrivateServer) -> None:
+    """A database with the reference schema, to clone."""
+    execute(server, f"CREATE DATABASE {TEMPLATE}")
     with psycopg.connect(server.url(TEMPLATE), autocommit=True) as template:
         create_schema(template)
+
+
+def execute(server: PrivateServer, query: str) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(query.encode())
 
 
 @pytest.fixture
@@ -61,11 +66,10 @@ def cloned(server: PrivateServer) -> Iterator[Database]:
     name = f"test_{uuid4().hex}"
     # Copying files costs no WAL; before PostgreSQL 15 there was no other way.
     strategy = " STRATEGY file_copy" if server.version >= 15 else ""
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}{strategy}".encode())
-        database = Database(server, name)
-        try:
-            yield database
-        finally:
-            database.close()
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    execute(server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}{strategy}")
+    database = Database(server, name)
+    try:
+        yield database
+    finally:
+        database.close()
+        execute(server, f"DROP DATABASE {name} WITH (FORCE)")

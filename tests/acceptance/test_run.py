@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from activity_retention.lock import LOCK_NAME, lock_key
 from tests.acceptance.conftest import Command
 from tests.database import Database
 from tests.eventually import eventually
@@ -78,26 +77,13 @@ def test_logs_are_exactly_those_of_the_specification(database: Database, command
 def test_two_at_once_delete_each_row_once(database: Database, start: Start) -> None:
     """One completes, the other is skipped; nothing is counted twice (R-RUN-2)."""
     database.expired(2000)
-    hold = database.connect()
-    # Both are at work before either can have finished: the first one waits for this lock in its first batch.
-    database.execute(
-        """
-        CREATE FUNCTION public.wait_once() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            PERFORM pg_advisory_xact_lock_shared(4711);
-            RETURN NULL;
-        END $$
-        """
-    )
-    database.execute(
-        "CREATE TRIGGER wait AFTER DELETE ON user_activity.sessions EXECUTE FUNCTION public.wait_once()"
-    )
-    hold.execute("SELECT pg_advisory_lock(4711)")
-    arguments = ["run", "--json", "--database-url", database.url(), "--batch-size", "100"]
-    both = [start(arguments), start(arguments)]
-    eventually(lambda: any(process.poll() is not None for process in both))
-    hold.execute("SELECT pg_advisory_unlock(4711)")
-    results = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    arguments = ["run", "--json", "--database-url", database.url(), "--batch-size", "100", "--lock-timeout", "60s"]
+    # Both are at work before either can have finished: the first one waits at the gate in its first batch.
+    with database.gate("sessions") as gate:
+        both = [start(arguments), start(arguments)]
+        eventually(lambda: any(process.poll() is not None for process in both))
+        gate.open()
+        results = [json.loads(process.communicate(timeout=60)[0]) for process in both]
 
     assert sorted(result["outcome"] for result in results) == ["completed", "skipped"]
     assert sorted(result["deletedSessions"] for result in results) == [0, 2000]
@@ -150,7 +136,7 @@ def test_a_failed_run_exits_1_and_names_the_rows(database: Database, command: Co
 def test_a_signal_between_batches_stops_the_run(database: Database, start: Start, number: signal.Signals) -> None:
     """R-RUN-4, case D9: the batch that runs is short, so it is finished and committed."""
     database.expired(100)
-    _slow_deletes(database, seconds=0.02)
+    database.before("DELETE", "sessions", "PERFORM pg_sleep(0.02)")
 
     process = start(
         ["run", "--json", "--database-url", database.url(), "--batch-size", "10", "--grace-period", "60s"]
@@ -168,24 +154,24 @@ def test_a_signal_between_batches_stops_the_run(database: Database, start: Start
 def test_the_end_of_the_grace_period_cancels_the_statement(database: Database, start: Start) -> None:
     """Case D9: a long batch is cancelled, rolled back whole, and the lock is free."""
     database.session(views=2, events=2)
-    _slow_deletes(database, seconds=120)
+    database.before("DELETE", "sessions", "PERFORM pg_sleep(120)")
 
     process = start(["run", "--json", "--database-url", database.url(), "--grace-period", "200ms"])
-    eventually(lambda: _deleting(database))
+    eventually(database.is_sleeping)
     process.terminate()
     result = json.loads(process.communicate(timeout=60)[0])
 
     assert (process.returncode, result["outcome"], result["deletedSessions"]) == (143, "cancelled", 0)
     assert database.counts() == (1, 2, 2)
-    assert database.value("SELECT pg_try_advisory_lock(%s)", [lock_key(LOCK_NAME)])
+    assert database.lock_is_free()
 
 
 def test_a_second_signal_cancels_at_once(database: Database, start: Start) -> None:
     database.session(events=1)
-    _slow_deletes(database, seconds=120)
+    database.before("DELETE", "sessions", "PERFORM pg_sleep(120)")
 
     process = start(["run", "--json", "--database-url", database.url(), "--grace-period", "10m"])
-    eventually(lambda: _deleting(database))
+    eventually(database.is_sleeping)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     result = json.loads(process.communicate(timeout=60)[0])
@@ -205,29 +191,3 @@ def test_a_log_pipe_that_closes_does_not_stop_the_run(database: Database, start:
         process.wait(timeout=60)
 
     assert (process.returncode, database.count("sessions")) == (0, 0)
-
-
-def _slow_deletes(database: Database, seconds: float) -> None:
-    database.execute(
-        f"""
-        CREATE FUNCTION public.be_slow() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            PERFORM pg_sleep({seconds});
-            RETURN OLD;
-        END $$
-        """
-    )
-    database.execute(
-        "CREATE TRIGGER slow BEFORE DELETE ON user_activity.sessions FOR EACH ROW EXECUTE FUNCTION public.be_slow()"
-    )
-
-
-def _deleting(database: Database) -> bool:
-    return bool(
-        database.value(
-            """
-            SELECT count(*) FROM pg_stat_activity
-             WHERE datname = current_database() AND wait_event = 'PgSleep'
-            """
-        )
-    )

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from activity_retention.sandbox.server import PrivateServer, private_server
@@ -54,8 +53,7 @@ def far_server(binaries: Path | None, namespace: str) -> Iterator[PrivateServer]
         with (server.data_directory / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {CLIENT}/32 trust\n")
         server.restart()
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            make_template(connection, server)
+        make_template(server)
         yield server
 
 

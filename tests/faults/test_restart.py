@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from activity_retention.events import BatchCommitted, Event, Retrying
 from activity_retention.sandbox.server import PrivateServer, private_server
-from tests.conftest import TEMPLATE, make_template
+from tests.conftest import cloned, make_template
 from tests.database import Database
 from tests.eventually import eventually
 
@@ -18,20 +16,14 @@ from tests.eventually import eventually
 @pytest.fixture(scope="module")
 def own_server(binaries: Path | None) -> Iterator[PrivateServer]:
     with private_server(binaries) as server:
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            make_template(connection, server)
+        make_template(server)
         yield server
 
 
 @pytest.fixture
 def own_database(own_server: PrivateServer) -> Iterator[Database]:
-    # `cloned` keeps a connection, which a restart breaks.
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(own_server.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}".encode())
-    database = Database(own_server, name)
-    yield database
-    database.close()
+    with cloned(own_server) as database:
+        yield database
 
 
 def test_a_restart_in_the_middle_of_a_batch_costs_a_retry(own_database: Database) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from activity_retention.cli.connection import looking
@@ -17,8 +16,7 @@ from tests.database import Database
 def standby(binaries: Path | None) -> Iterator[Database]:
     """A server that waits for a primary which never comes, with two expired sessions in it."""
     with private_server(binaries) as server:
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            make_template(connection, server)
+        make_template(server)
         database = Database(server, TEMPLATE)
         database.expired(2)
         server.stop()

@@ -36,7 +36,7 @@ bench: $(READY) ## measure the figures of docs/explanation/measurements.md
 
 lock: ## resolve requirements.lock anew (needs uv)
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --no-header --extra embedded --group dev pyproject.toml -o requirements.lock
+	  --no-header --extra embedded --extra otel --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from activity_retention.config import load_settings
     from activity_retention.errors import Failure, Refused
     from activity_retention.job import ActivityRetentionJob
+    from activity_retention.metrics import RunMetrics
     from activity_retention.result import RunResult
     from activity_retention.settings import JobSettings, Settings
 
@@ -21,6 +22,7 @@ __all__ = [
     "Failure",
     "JobSettings",
     "Refused",
+    "RunMetrics",
     "RunResult",
     "Settings",
     "load_settings",
@@ -31,6 +33,7 @@ _HOMES = {
     "Failure": "errors",
     "JobSettings": "settings",
     "Refused": "errors",
+    "RunMetrics": "metrics",
     "RunResult": "result",
     "Settings": "settings",
     "load_settings": "config",

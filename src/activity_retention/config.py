@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from activity_retention.errors import Refused
-from activity_retention.settings import JobSettings, Settings, allowed, fields
+from activity_retention.settings import JobSettings, Settings, allowed, fields, shown
 
 PREFIX = "ACTIVITY_RETENTION_"
 DEFAULT_FILE = "activity-retention.toml"
@@ -90,6 +90,14 @@ def require_database(settings: Settings, environ: Mapping[str, str] | None = Non
         )
 
 
+def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether OpenTelemetry's own variables name a collector and nothing switches traces off."""
+    environ = os.environ if environ is None else environ
+    named = any(environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "otlp" if named else "none")
+    return exporter == "otlp" and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+
+
 def _from_file(config: Path | None, environ: Mapping[str, str], faults: list[str]) -> dict[str, _Given]:
     if config is None and environ.get(CONFIG_VARIABLE):
         config = Path(environ[CONFIG_VARIABLE])
@@ -154,7 +162,6 @@ def _sentence(key: str, given: _Given | None, why: object) -> str:
     field = fields()[key]
     if given is None:
         return f"{key} (default): {why or allowed(field)}"
-    secret = key == "database_url"
-    shown = "(hidden)" if secret else repr(given.value)
+    value = repr(given.value) if shown(key, given.value) == str(given.value) else shown(key, given.value)
     reason = str(why) if why and str(why) else f"write {allowed(field)}"
-    return f"{key} = {shown} ({given.source}): {reason}"
+    return f"{key} = {value} ({given.source}): {reason}"

@@ -19,7 +19,7 @@ from activity_retention.batch import (
 from activity_retention.batch_size import BatchSize
 from activity_retention.budget import Budget, StopReason
 from activity_retention.errors import Failure, FailureKind, Refused, RunFailed
-from activity_retention.events import BatchCommitted, Retrying, Watch
+from activity_retention.events import BatchCommitted, Retrying, RetryReason, Watch
 from activity_retention.fault import Fault, fault_of
 from activity_retention.hold import hold_reason
 from activity_retention.policy import Table
@@ -208,13 +208,13 @@ class Drain:
         self._listed = True
         return self._retry(error, "poison", 0)
 
-    def _again(self, error: psycopg.Error, reason: str) -> StopReason | None:
+    def _again(self, error: psycopg.Error, reason: RetryReason) -> StopReason | None:
         self._attempts += 1
         if self._attempts > self._job.batch_retries:
             raise _failed("transient", error)
         return self._retry(error, reason, pause_before(self._attempts))
 
-    def _retry(self, error: Exception, reason: str, pause: float) -> StopReason | None:
+    def _retry(self, error: Exception, reason: RetryReason, pause: float) -> StopReason | None:
         self.retries += 1
         sqlstate = error.sqlstate if isinstance(error, psycopg.Error) else None
         self._watch(

@@ -2,15 +2,29 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from activity_retention.doctor import Finding
 from activity_retention.policy import Table
 from activity_retention.result import RunResult
 
+RetryReason = Literal[
+    "connection", "lock_lost", "locked", "left_locked", "conflict", "late_child", "too_slow", "poison"
+]
+
+
+@dataclass(frozen=True)
+class Began:
+    """A run begins; nothing has been looked at yet."""
+
+    run_id: str
+    policy: str
+
 
 @dataclass(frozen=True)
 class Started:
-    """The lock is ours, the cutoff fixed and the backlog counted; `backlog` is None where the count failed."""
+    """The lock is ours, the cutoff fixed and the backlog counted; `backlog` is None where the count failed,
+    `oldest_age` (in seconds) as well where it had to be estimated."""
 
     run_id: str
     policy: str
@@ -18,6 +32,7 @@ class Started:
     batch_size: int
     backlog: int | None
     backlog_exact: bool
+    oldest_age: float | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,7 @@ class Retrying:
     """A batch or a connection failed in a way that may pass; it is tried again after `pause` seconds."""
 
     run_id: str
-    reason: str
+    reason: RetryReason
     sqlstate: str | None
     message: str
     attempt: int
@@ -59,5 +74,5 @@ class Finished:
     reason: str | None = None
 
 
-Event = Started | Warned | BatchCommitted | Retrying | Finished
+Event = Began | Started | Warned | BatchCommitted | Retrying | Finished
 Watch = Callable[[Event], None]

@@ -9,7 +9,7 @@ import psycopg
 from activity_retention.budget import Budget
 from activity_retention.drain import Clock, Drain, Wait, pause_before
 from activity_retention.errors import Failure, Refused, RunFailed, Unreachable
-from activity_retention.events import Finished, Retrying, Started, Warned, Watch
+from activity_retention.events import Began, Finished, Retrying, RetryReason, Started, Warned, Watch
 from activity_retention.fault import Fault, fault_of
 from activity_retention.lock import Busy, advisory_lock, lock_name
 from activity_retention.preparation import Backlog, Preparation, prepare
@@ -31,10 +31,12 @@ class ActivityRetentionJob:
         self._watch = watch or _log(settings)
         self._run: _Run | None = None
 
-    def run(self, *, wait: Wait | None = None, clock: Clock = time.monotonic) -> RunResult:
+    def run(self, *, wait: Wait | None = None, clock: Clock = time.monotonic, hold_lock: float = 0.0) -> RunResult:
         """One run. `wait(seconds)` paces it and answers True once it shall stop, as `threading.Event.wait` does;
-        `wait(0)` is asked before every batch (R-RUN-4). `clock` counts seconds."""
-        self._run = _Run(self._settings, wait or Flag().wait, clock, self._watch)
+        `wait(0)` is asked before every batch (R-RUN-4). `clock` counts seconds. The lock is kept for at least
+        `hold_lock` seconds, so that a replica which comes to the same tick a little later still finds it held.
+        """
+        self._run = _Run(self._settings, wait or Flag().wait, clock, self._watch, hold_lock)
         return self._run.result()
 
     def cancel(self) -> None:
@@ -47,14 +49,16 @@ class ActivityRetentionJob:
 class _Run:
     """One run, over as many connections as it takes."""
 
-    def __init__(self, settings: Settings, wait: Wait, clock: Clock, watch: Watch) -> None:
+    def __init__(self, settings: Settings, wait: Wait, clock: Clock, watch: Watch, hold_lock: float) -> None:
         self._settings = settings
         self._policy = settings.job.the_policy
         self._wait = wait
         self._clock = clock
         self._watch = watch
         self._id = uuid4()
+        self._hold_lock = hold_lock
         self._began = clock()
+        self._ended: float | None = None
         self._cancelled = Flag()
         self._connection: Connection | None = None
         self._server_started: str | None = None
@@ -74,6 +78,7 @@ class _Run:
 
     def result(self) -> RunResult:
         reason = None
+        self._watch(Began(str(self._id), self._policy.name))
         try:
             stop = self._until_stopped()
             result = self._result(stop, *ending(stop, self._backlog.count))
@@ -94,7 +99,7 @@ class _Run:
         """Runs, and after a lost connection connects and locks anew, a bounded number of times (R-RETRY-2)."""
         attempt, progress = 0, 0
         while True:
-            reason = "connection"
+            reason: RetryReason = "connection"
             try:
                 return self._on_one_connection()
             except Busy as busy:
@@ -116,8 +121,10 @@ class _Run:
                         raise RunFailed(Failure("unexpected", failure.message, failure.sqlstate)) from None
                     case Fault.SHUT_DOWN:
                         self._shut_down = True
-                    case Fault.LOCKED | Fault.CONFLICT as fault:
-                        reason = fault.name.lower()
+                    case Fault.LOCKED:
+                        reason = "locked"
+                    case Fault.CONFLICT:
+                        reason = "conflict"
             if self._drain and self._drain.batches > progress:
                 attempt, progress = 0, self._drain.batches
             attempt += 1
@@ -126,7 +133,7 @@ class _Run:
             if self._pause(failure, reason, attempt):
                 return "cancelled"
 
-    def _pause(self, failure: Failure, reason: str, attempt: int) -> bool:
+    def _pause(self, failure: Failure, reason: RetryReason, attempt: int) -> bool:
         self._retries += 1
         pause = pause_before(attempt, first=0.5)
         self._watch(
@@ -154,7 +161,10 @@ class _Run:
                     self._watch(Warned(str(self._id), warning))
             with advisory_lock(session, lock_name(self._policy.name)) as key:
                 drain = self._drain or self._prepared(session.connection, key)
-                return "observed" if job.dry_run else drain.run(session.connection, key)
+                stop = "observed" if job.dry_run else drain.run(session.connection, key)
+                self._ended = self._clock()
+                self._wait(max(0.0, self._began + self._hold_lock - self._ended))
+                return stop
 
     def _prepared(self, connection: Connection, key: int) -> Drain:
         job = self._settings.job
@@ -180,6 +190,7 @@ class _Run:
                 job.batch_size,
                 preparation.backlog.count,
                 preparation.backlog.exact,
+                preparation.backlog.oldest_age,
             )
         )
         return self._drain
@@ -204,13 +215,13 @@ class _Run:
             left_locked=drain.left_locked if drain else False,
             eligible_backlog=self._backlog.count,
             backlog_exact=self._backlog.exact,
-            duration_seconds=self._clock() - self._began,
+            duration_seconds=(self._clock() if self._ended is None else self._ended) - self._began,
             retries=self._retries + (drain.retries if drain else 0),
             failure=failure,
         )
 
 
 def _log(settings: Settings) -> Watch:
-    from activity_retention.telemetry import RunLog, stderr_logger
+    from activity_retention.log import RunLog, stderr_logger
 
     return RunLog(stderr_logger(settings.log_level, settings.log_format or "json"))

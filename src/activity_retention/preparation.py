@@ -23,11 +23,15 @@ _LOCK_SECONDS = "1s"
 
 @dataclass(frozen=True)
 class Backlog:
-    """Expired roots when looked at; `count` is None where nobody could count, estimated where not `exact`."""
+    """Expired roots when looked at; `count` is None where nobody could count, estimated where not `exact`.
+
+    `oldest` is the first anchor, `oldest_age` the seconds since then, by the server's clock.
+    """
 
     count: int | None
     exact: bool
     oldest: str | None = None
+    oldest_age: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,8 @@ def count_backlog(connection: Connection, policy: Policy, cutoff: str) -> Backlo
     a person's word, fails no run."""
     query, parameters = statements.backlog(policy), {"cutoff": cutoff}
     try:
-        ((count, oldest),) = bounded(connection, query, parameters)
-        return Backlog(count, True, oldest)
+        ((count, oldest, age),) = bounded(connection, query, parameters)
+        return Backlog(count, True, oldest, age)
     except psycopg.errors.QueryCanceled:
         return Backlog(catalog.read_estimate(connection, query, parameters), False)
     except psycopg.errors.LockNotAvailable:

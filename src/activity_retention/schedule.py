@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+
+_MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Schedule:
         try:
             next(self.after(datetime.now(self.zone)))
         except (CronSimError, ValueError) as error:
+            if str(error) == "Bad day-of-month":
+                raise ValueError("none of its months has such a day") from None
             raise ValueError(f"{error}: write six cron fields, seconds first, such as 0 0 3 * * *") from None
         except StopIteration:
             raise ValueError("no date ever matches it") from None
@@ -46,6 +50,11 @@ class Schedule:
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
         """The next `count` fire times after `moment`."""
         return list(islice(self.after(moment), count))
+
+    def between(self, since: datetime, until: datetime) -> list[datetime]:
+        """Fire times later than `since` and not later than `until`; the first 10,000 of them, since a clock may
+        jump by decades."""
+        return list(islice(takewhile(lambda fire: fire <= until, self.after(since)), _MOST))
 
     @property
     def _has_seconds(self) -> bool:

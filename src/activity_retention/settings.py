@@ -1,9 +1,12 @@
 """Settings: what they are and what they may be (R-CFG)."""
 
 import difflib
+import re
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import (
@@ -144,6 +147,9 @@ class JobSettings(BaseModel):
     batch_retries: Whole = _setting(
         5, "transient failures of one batch that are retried", "a whole number of at least 0", ge=0
     )
+    run_retries: Whole = _setting(
+        3, "times that serve repeats a failed run before the next tick", "a whole number of at least 0", ge=0
+    )
     grace_period: Duration = _setting(
         timedelta(seconds=10),
         "from the first signal until the running statement is cancelled",
@@ -185,13 +191,27 @@ class JobSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """The connection, the log, and the job."""
+    """The connection, the service, the telemetry, and the job."""
 
     model_config = _STRICT
 
     database_url: SecretStr | None = _setting(None, "where the rows are", "postgresql://user@host:5432/database")
     database_url_file: FilePath | None = _setting(
         None, "a file that holds the database URL, read again at each connect", "a path"
+    )
+    metrics_address: str = _setting(
+        "127.0.0.1",
+        "where serve answers /livez, /readyz and /metrics",
+        "an IP address of this machine, 0.0.0.0 for all of them, or localhost",
+    )
+    metrics_port: Whole = _setting(
+        9464, "port of the same; 0 takes a free one", "a whole number from 0 to 65535", ge=0, le=65535
+    )
+    pushgateway_url: SecretStr | None = _setting(
+        None, "Pushgateway that run hands its metrics to", "http://host:9091, with user:password@ if need be"
+    )
+    textfile: FilePath | None = _setting(
+        None, "file that run writes its metrics to, for node_exporter", "a path; node_exporter reads those in .prom"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "least severe log line that is written", "one of: debug, info, warning, error"
@@ -206,6 +226,24 @@ class Settings(BaseModel):
     def _readable_url(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
             _check_conninfo(url.get_secret_value())
+        return url
+
+    @field_validator("metrics_address")
+    @classmethod
+    def _an_address(cls, address: str) -> str:
+        try:
+            return address if address == "localhost" else str(ip_address(address))
+        except ValueError:
+            raise ValueError from None
+
+    @field_validator("pushgateway_url")
+    @classmethod
+    def _readable_gateway(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(url.get_secret_value())
+            # The port is only checked when it is read.
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError
         return url
 
     def conninfo(self) -> str:
@@ -258,8 +296,17 @@ def fields() -> dict[str, FieldInfo]:
 def values(settings: Settings) -> dict[str, Any]:
     """Every setting by its key, as text or number that reads back, secrets hidden."""
     found = {**settings.model_dump(exclude={"job"}), **settings.job.model_dump()}
-    found["database_url"] = "(hidden)" if settings.database_url else None
+    secrets = ("database_url", "pushgateway_url")
+    found.update({key: found[key] and shown(key, found[key].get_secret_value()) for key in secrets})
     return {key: found[key] for key in fields()}
+
+
+def shown(key: str, value: object) -> str:
+    """A setting's value as a person may see it, without secrets."""
+    if key == "database_url":
+        return "(hidden)"
+    text = str(value)
+    return re.sub(r"(^|//)[^/]*.*@", r"\1(hidden)@", text) if key == "pushgateway_url" else text
 
 
 def allowed(field: FieldInfo) -> str:

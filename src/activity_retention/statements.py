@@ -74,10 +74,12 @@ def pick(policy: Policy, *, floor: bool = False, leaving: bool = False) -> Compo
 
 
 def backlog(policy: Policy) -> Composed:
-    """Counts the expired roots and finds the oldest anchor, as text."""
+    """Counts the expired roots and finds the oldest anchor, as text and as seconds since then."""
     return SQL(
         """\
-SELECT count(*), pg_catalog.to_json(min({anchor})) #>> '{{}}'
+SELECT count(*),
+       pg_catalog.to_json(min({anchor})) #>> '{{}}',
+       (extract(epoch FROM pg_catalog.now()) - extract(epoch FROM min({anchor})))::float8
   FROM {root}
  WHERE {expired}"""
     ).format(anchor=Identifier(policy.anchor), root=table(policy.root), expired=expired(policy))

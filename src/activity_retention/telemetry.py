@@ -1,138 +1,61 @@
-"""Log lines of a run (R-OBS-1): ids and counters only."""
+"""Everything that watches runs: the log, the metrics and the spans."""
 
-import contextlib
-import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from activity_retention.doctor import Finding
-from activity_retention.events import BatchCommitted, Event, Finished, Retrying, Started, Warned
-from activity_retention.policy import Table
-from activity_retention.result import RunResult
+from prometheus_client import disable_created_metrics
 
-# An Error line with 5,000 uuids is 190 KB and gets cut on its way.
-_IDS_IN_A_LINE = 20
+from activity_retention.events import Event, Watch
+from activity_retention.log import RunLog
+from activity_retention.metrics import RunMetrics
+from activity_retention.settings import Settings
 
 
-class RunLog:
-    """Writes a run's events to a structlog logger."""
+class Telemetry:
+    """Hands each event to the spans, the metrics, the log and to whoever else watches, in this order: log lines
+    carry the trace. Trouble in one of them reaches neither the run nor the others.
 
-    def __init__(self, logger: Any) -> None:
+    With `quiet` the runs themselves write no log lines. `traced` says that spans are wanted.
+    """
+
+    def __init__(
+        self, settings: Settings, logger: Any, *, traced: bool, quiet: bool = False, others: Sequence[Watch] = ()
+    ) -> None:
         self._logger = logger
+        # They double the number of series, and Prometheus has no use for them in this format.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.metrics = RunMetrics(settings.job)
+        self._traces = self._tracing() if traced else None
+        log = RunLog(logger, self._traces.trace_id if self._traces else dict)
+        self._watches: list[Watch] = [
+            *([self._traces] if self._traces else []),
+            self.metrics,
+            *([] if quiet else [log]),
+            *others,
+        ]
 
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Started():
-                self._logger.info(
-                    "run started",
-                    run_id=event.run_id,
-                    policy=event.policy,
-                    cutoff=event.cutoff,
-                    batch_size=event.batch_size,
-                    eligible_backlog=event.backlog,
-                    backlog_exact=event.backlog_exact,
-                )
-            case Warned(run_id, str(sentence)):
-                self._logger.warning(sentence, run_id=run_id)
-            case Warned(finding=Finding() as finding):
-                self._logger.warning(
-                    finding.message,
-                    run_id=event.run_id,
-                    finding=finding.id,
-                    why=finding.why,
-                    mend=finding.mend,
-                )
-            case BatchCommitted():
-                self._logger.debug(
-                    "batch committed",
-                    run_id=event.run_id,
-                    batch_index=event.index,
-                    **_counts(event.deleted),
-                    seconds=round(event.seconds, 3),
-                )
-            case Retrying():
-                self._logger.warning(
-                    "retrying",
-                    run_id=event.run_id,
-                    reason=event.reason,
-                    sqlstate=event.sqlstate,
-                    error=event.message,
-                    attempt=event.attempt,
-                    pause_seconds=round(event.pause, 3),
-                    batch_size=event.batch_size,
-                )
-            case Finished():
-                self._finished(event.result, event.reason)
+    def watch(self, event: Event) -> None:
+        for watch in self._watches:
+            try:
+                watch(event)
+            except Exception as error:
+                self._logger.error("telemetry failed", error=f"{type(error).__name__}: {error}")
 
-    def _finished(self, result: RunResult, reason: str | None) -> None:
-        run_id = str(result.run_id)
-        facts = {
-            "run_id": run_id,
-            "policy": result.policy.name,
-            "stop_reason": result.stop_reason,
-            **_counts(result.deleted),
-            "batches_processed": result.batches_processed,
-            "has_more": result.has_more,
-            "left_locked": result.left_locked,
-            "retries": result.retries,
-            "duration_seconds": round(result.duration_seconds, 3),
-        }
-        match result.outcome:
-            case "skipped":
-                self._logger.warning("run skipped, lock busy", run_id=run_id, reason=reason)
-            case "refused":
-                message = result.failure.message if result.failure else ""
-                self._logger.error("run refused", **facts, error=message)
-            case "failed" if result.failure:
-                ids = result.failure.batch_ids
-                self._logger.error(
-                    "run failed",
-                    **facts,
-                    kind=result.failure.kind,
-                    sqlstate=result.failure.sqlstate,
-                    error=result.failure.message,
-                    batch_ids=list(ids[:_IDS_IN_A_LINE]),
-                    batch_ids_count=len(ids),
-                )
-            case outcome:
-                note = {"reason": reason} if reason else {}
-                self._logger.info(f"run {outcome}", **facts, **note)
+    def close(self) -> None:
+        """Sends the spans that are left, for at most two seconds (case F13)."""
+        if self._traces:
+            self._traces.close()
 
+    def _tracing(self) -> Any:
+        try:
+            from activity_retention.traces import RunTraces, otlp_provider
 
-def _counts(deleted: Mapping[Table, int]) -> dict[str, int]:
-    """`deleted_action_events` and so on: a table's name tells what it counts."""
-    return {f"deleted_{table.name}": n for table, n in deleted.items()}
-
-
-def stderr_logger(level: str, renderer: str) -> Any:
-    """A structlog logger that writes lines of at least `level` to stderr, as `console` or `json`; it leaves
-    structlog's and Python's own configuration alone."""
-    import logging
-
-    import structlog
-
-    last = (
-        structlog.processors.JSONRenderer()
-        if renderer == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
-    )
-    return structlog.wrap_logger(
-        _Stderr(),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            last,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-    )
-
-
-class _Stderr:
-    """Writes to whatever stderr is at the time: a progress bar puts itself in its place. A closed pipe behind it
-    stops no run."""
-
-    def msg(self, message: str) -> None:
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            print(message, file=sys.stderr, flush=True)
-
-    debug = info = warning = error = msg
+            return RunTraces(otlp_provider(self._logger.warning))
+        except ImportError:
+            self._logger.warning(
+                "the OTEL_* variables ask for traces, but the extra otel is not installed: "
+                "pip install 'activity-retention[otel]'"
+            )
+        except Exception as error:
+            self._logger.warning(f"the OTEL_* variables cannot be used, no spans are sent: {error}")
+        return None

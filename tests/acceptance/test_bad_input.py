@@ -39,7 +39,7 @@ def test_every_fault_is_named_in_one_answer(command: Command, tmp_path: Path) ->
         assert reason in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["serve"], ["run", "--parallelism", "2"], ["run", "--batch-pause", "1s"]])
+@pytest.mark.parametrize("arguments", [["doctor"], ["run", "--parallelism", "2"], ["run", "--batch-pause", "1s"]])
 def test_what_is_not_built_is_unknown(command: Command, arguments: list[str]) -> None:
     done = command(*arguments, code=2)
 

@@ -67,32 +67,87 @@ def test_plan_names_what_will_be_slow(database: Database, command: Command) -> N
     )
 
 
+A_RUN = "activity-retention 7f0c0e5e-5a0f-4c43-8a0c-3c1a5e0f2b11"
+
+
+def holding(database: Database, application: str, user: str = "postgres") -> int:
+    """The pid of a session with this name that holds the lock."""
+    session = database.connect(user=user)
+    session.execute("SELECT set_config('application_name', %s, false)", [application])
+    session.execute("SELECT pg_advisory_lock(%s)", [lock_key(LOCK_NAME)])
+    return session.info.backend_pid
+
+
 def test_status_tells_who_holds_the_lock(database: Database, command: Command) -> None:
+    """Case C16: a stranger is told from a run."""
     database.session()
-    holder = database.connect()
-    holder.execute("SET application_name = 'somebody else'")
-    holder.execute("SELECT pg_advisory_lock(%s)", [lock_key(LOCK_NAME)])
+    pid = holding(database, "somebody else")
 
     status = json.loads(command("status", "--json", "--database-url", database.url()).stdout)
 
-    assert status["eligibleBacklog"] == 1
+    assert (status["eligibleBacklog"], "reasons" in status) == (1, False)
     assert status["lock"]["name"] == "job:scheduled:activity-retention"
     held = status["lock"]["holder"]
-    assert (held["pid"], held["application"]) == (holder.info.backend_pid, "somebody else")
-    assert (held["hidden"], held["state"]) == (False, "idle")
+    assert (held["pid"], held["application"], held["user"]) == (pid, "somebody else", "postgres")
+    assert (held["client"], held["state"]) == ("127.0.0.1", "idle")
+    assert held["query"].startswith("SELECT pg_advisory_lock")
+    assert held["connectedSeconds"] >= held["stateSeconds"] >= 0
+    assert held["what"].startswith("no session of activity-retention")
+    assert (held["free"], held["hidden"], held["reveal"]) == (f"SELECT pg_terminate_backend({pid});", False, None)
 
     shown = command("status", "--database-url", database.url()).stdout
-    assert f"SELECT pg_terminate_backend({holder.info.backend_pid});" in shown
+    assert f"SELECT pg_terminate_backend({pid});" in shown
+    assert "no session of activity-retention" in shown
 
 
-def test_status_says_when_the_holder_is_hidden_from_the_role(database: Database, command: Command) -> None:
-    holder = database.connect()
-    holder.execute("SELECT pg_advisory_lock(%s)", [lock_key(LOCK_NAME)])
+def test_status_tells_a_run_at_work_from_one_that_hangs(database: Database, command: Command) -> None:
+    holding(database, A_RUN)
 
-    status = json.loads(command("status", "--json", "--database-url", database.url("activity_retention")).stdout)
+    def what(max_run_duration: str) -> str:
+        status = command(
+            *("status", "--json", "--database-url", database.url(), "--max-run-duration", max_run_duration)
+        )
+        return str(json.loads(status.stdout)["lock"]["holder"]["what"])
+
+    assert what("1h").startswith("a run at work")
+    assert what("1ms").startswith("older than a run may get (1ms)")
+
+
+@pytest.mark.parametrize("application", ["somebody else", A_RUN])
+def test_status_says_when_the_holder_is_hidden_from_the_role(
+    database: Database, command: Command, application: str
+) -> None:
+    pid = holding(database, application)
+    mine = ("--database-url", database.url("activity_retention"))
+
+    status = json.loads(command("status", "--json", *mine).stdout)
 
     held = status["lock"]["holder"]
-    assert (held["pid"], held["hidden"], held["query"]) == (holder.info.backend_pid, True, None)
+    assert (held["pid"], held["application"], held["hidden"]) == (pid, application, True)
+    assert (held["query"], held["since"], held["connectedSeconds"]) == (None, None, None)
+    assert held["reveal"] == 'GRANT pg_read_all_stats TO "activity_retention";'
+    shown = " ".join(command("status", *mine).stdout.split())
+    assert f"is hidden from this role: {held['reveal']}" in shown
+    assert held["what"] in shown
+
+
+def test_status_shows_the_holder_although_the_rows_are_out_of_reach(database: Database, command: Command) -> None:
+    """Both troubles at once, and the exit code of the one that no waiting mends."""
+    database.execute("DROP TABLE user_activity.action_events CASCADE")
+    database.execute("REVOKE SELECT, DELETE ON user_activity.sessions FROM activity_retention")
+    pid = holding(database, "somebody else")
+    mine = ("--database-url", database.url("activity_retention"))
+
+    status = json.loads(command("status", "--json", *mine, code=2).stdout)
+
+    assert (status["outcome"], status["failure"]["kind"], status["eligibleBacklog"]) == ("refused", "refused", None)
+    assert len(status["reasons"]) == 2
+    assert status["lock"]["holder"]["pid"] == pid
+    shown = command("status", *mine, code=2)
+    assert f"SELECT pg_terminate_backend({pid});" in shown.stdout
+    assert "Backlog   unknown" in shown.stdout
+    assert "there is no table user_activity.action_events" in shown.stderr
+    assert "lacks SELECT, DELETE on user_activity.sessions" in shown.stderr
 
 
 def test_config_says_where_each_value_came_from(database: Database, command: Command, tmp_path: Path) -> None:

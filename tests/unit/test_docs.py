@@ -8,7 +8,8 @@ import pytest
 
 from activity_retention import __version__
 from activity_retention.lock import LOCK_NAME, lock_key
-from activity_retention.settings import Settings, allowed, fields, values
+from activity_retention.metrics import RunMetrics
+from activity_retention.settings import JobSettings, Settings, allowed, fields, values
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -23,6 +24,23 @@ def settings_table() -> str:
         shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
         rows.append(f"| `{key}` | {shown} | {allowed(field)} | {field.description} |")
     return "\n".join(rows)
+
+
+def metrics_table() -> str:
+    """The table of docs/reference/metrics.md as it has to be."""
+    rows = ["| metric | type | meaning |", "|---|---|---|"]
+    for family in RunMetrics(JobSettings()).registry.collect():
+        total = "_total" if family.type == "counter" else ""
+        labels = sorted({name for sample in family.samples for name in sample.labels} - {"policy", "le"})
+        shown = f"{family.name}{total}{{{', '.join(labels)}}}" if labels else f"{family.name}{total}"
+        rows.append(f"| `{shown}` | {family.type} | {family.documentation} |")
+    return "\n".join(rows)
+
+
+def test_the_metrics_page_has_every_metric_as_it_is() -> None:
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+
+    assert metrics_table() in page, f"the table in docs/reference/metrics.md has to be:\n{metrics_table()}"
 
 
 def test_the_settings_page_has_every_setting_as_it_is() -> None:

@@ -32,6 +32,15 @@ def test_sunday_is_0_or_7_or_its_name(sunday: str) -> None:
     assert Schedule(f"0 0 3 * * {sunday}", MOSCOW).upcoming(NOON, 3) == SUNDAYS
 
 
+def test_names_of_days_and_months_work() -> None:
+    """Case E8."""
+    for names, numbers in (("* MON-FRI", "* 1-5"), ("jan,FEB *", "1,2 *"), ("* Fri#2", "* 5#2")):
+        named, numbered = (Schedule(f"0 0 3 * {part}", MOSCOW).upcoming(NOON, 50) for part in (names, numbers))
+        assert named == numbered
+    (monday,) = Schedule("0 0 3 * * MON", MOSCOW).upcoming(NOON, 1)
+    assert monday == datetime(2026, 1, 5, 3, tzinfo=MOSCOW)
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -53,6 +62,7 @@ def test_any_other_number_of_fields_is_refused(expression: str) -> None:
     "expression",
     [
         "0 0 3 30 2 *",
+        "0 0 3 31 2 *",
         "0 0 3 31 4 *",
         "0 0 3 * * 8",
         "60 0 3 * * *",
@@ -67,7 +77,7 @@ def test_any_other_number_of_fields_is_refused(expression: str) -> None:
     ],
 )
 def test_a_date_that_never_comes_is_refused_when_read(expression: str) -> None:
-    with pytest.raises(ValueError, match=r"such as 0 0 3 \* \* \*|no date ever matches"):
+    with pytest.raises(ValueError, match=r"such as 0 0 3 \* \* \*|none of its months has such a day"):
         Schedule(expression, MOSCOW)
 
 
@@ -115,6 +125,41 @@ def test_whoever_asks_anew_after_a_run_is_not_told_the_same_night_again(
     after_the_run = datetime(2026, 10, 25, 0, 31, tzinfo=UTC) + timedelta(minutes=minutes)
     (fire,) = Schedule(expression, BERLIN).upcoming(after_the_run.astimezone(zone), 1)
     assert fire.date() == date(2026, 10, 26)
+
+
+@pytest.mark.parametrize(
+    ("zone", "expression"),
+    [
+        ("America/New_York", "0 30 2 * * *"),
+        ("America/New_York", "0 30 1 * * *"),
+        ("Australia/Lord_Howe", "0 15 2 * * *"),
+        ("Australia/Lord_Howe", "0 45 1 * * *"),
+    ],
+)
+def test_other_zones_change_clocks_on_other_nights_and_by_half_an_hour(zone: str, expression: str) -> None:
+    """Case E5."""
+    local = ZoneInfo(zone)
+    fires = Schedule(expression, local).after(datetime(2026, 1, 1, tzinfo=local))
+    year = list(takewhile(lambda fire: fire.year == 2026, fires))
+    assert len({fire.utcoffset() for fire in year}) == 2
+    assert [fire.date() for fire in year] == [date(2026, 1, 1) + timedelta(days=day) for day in range(365)]
+
+
+@pytest.mark.parametrize("expression", ["0 */30 * * * *", "0-0 */30 * * * *", "*/30 * * * *"])
+def test_a_schedule_of_every_half_hour_keeps_its_pace_when_clocks_change(expression: str) -> None:
+    """The hour that comes twice has ticks both times."""
+    for first in (datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 10, 24, 23, tzinfo=UTC)):
+        fires = Schedule(expression, BERLIN).upcoming(first, 10)
+        assert [fire.astimezone(UTC) - first for fire in fires] == [timedelta(minutes=30 * n) for n in range(1, 11)]
+
+
+def test_what_came_between_two_moments_is_bounded() -> None:
+    schedule = Schedule("0 0 3 * * *", MOSCOW)
+    tomorrow = schedule.upcoming(NOON, 1)[0]
+    assert schedule.between(NOON, tomorrow - timedelta(seconds=1)) == []
+    assert schedule.between(NOON, tomorrow) == [tomorrow]
+    assert schedule.between(tomorrow, tomorrow + timedelta(days=2)) == schedule.upcoming(tomorrow, 2)
+    assert len(schedule.between(NOON, NOON + timedelta(days=365 * 50))) == 10_000
 
 
 def test_moscow_has_no_change_of_clocks() -> None:

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from activity_retention import __version__
-from activity_retention.cli import config, demo, plan, run, schema, status
+from activity_retention.cli import config, demo, plan, run, schema, serve, status
 from activity_retention.cli.command import REFUSED, refusal, register, setting_options
 
 _HELP = "Deletes expired rows from PostgreSQL safely, fast and observably."
@@ -47,7 +47,7 @@ def build() -> typer.Typer:
         pass
 
     options = setting_options()
-    for command in (demo.demo, run.run, plan.plan, status.status, config.config, schema.schema):
+    for command in (demo.demo, run.run, plan.plan, serve.serve, status.status, config.config, schema.schema):
         register(app, command, options)
     return app
 

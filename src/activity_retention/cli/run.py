@@ -2,13 +2,16 @@
 
 import sys
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from activity_retention.config import Loaded
 from activity_retention.events import Event, Finished, Watch
 from activity_retention.result import RunResult
+
+if TYPE_CHECKING:
+    from activity_retention.telemetry import Telemetry
 
 
 def run(
@@ -43,34 +46,45 @@ def run_watched(loaded: Loaded, *, page: bool) -> tuple[Finished, int]:
     a `page` and has not asked for them.
     """
     from activity_retention.cli.stop import Stop
+    from activity_retention.config import traces_wanted
     from activity_retention.job import ActivityRetentionJob
-    from activity_retention.telemetry import RunLog, stderr_logger
+    from activity_retention.log import stderr_logger
+    from activity_retention.telemetry import Telemetry
 
     settings = loaded.settings
-    live = sys.stderr.isatty()
+    live = sys.stderr is not None and sys.stderr.isatty()
     asked = {loaded.sources["log_level"], loaded.sources["log_format"]} != {"default"}
-    watches: list[Watch] = []
+    logger = stderr_logger(settings.log_level, settings.log_format or ("console" if live else "json"))
     ends: list[Finished] = []
+
+    def keep_the_end(event: Event) -> None:
+        if isinstance(event, Finished):
+            ends.append(event)
+
+    others: list[Watch] = [keep_the_end]
     with ExitStack() as stack:
         if live:
             from activity_retention.cli.progress import Progress
 
-            watches.append(stack.enter_context(Progress()))
-        if asked or not (live and page):
-            renderer = settings.log_format or ("console" if live else "json")
-            watches.append(RunLog(stderr_logger(settings.log_level, renderer)))
-
-        def watch(event: Event) -> None:
-            for one in watches:
-                one(event)
-            if isinstance(event, Finished):
-                ends.append(event)
-
-        job = ActivityRetentionJob(settings, watch=watch)
+            others.append(stack.enter_context(Progress()))
+        quiet = live and page and not asked
+        telemetry = Telemetry(settings, logger, traced=traces_wanted(), quiet=quiet, others=others)
+        job = ActivityRetentionJob(settings, watch=telemetry.watch)
         stop = stack.enter_context(Stop(settings.job.grace_period.total_seconds(), job.cancel))
         result = job.run(wait=stop.wait)
+    _deliver(telemetry, loaded, logger)
     (finished,) = ends
     return finished, _exit_code(result, stop.exit_code)
+
+
+def _deliver(telemetry: "Telemetry", loaded: Loaded, logger: Any) -> None:
+    """Hands over metrics and spans; no trouble there changes how the run ended."""
+    if loaded.settings.pushgateway_url or loaded.settings.textfile:
+        from activity_retention.handover import hand_over
+
+        for trouble in hand_over(telemetry.metrics.registry, loaded.settings):
+            logger.warning(trouble)
+    telemetry.close()
 
 
 def _exit_code(result: RunResult, cancelled: int) -> int:

@@ -3,7 +3,8 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,16 +17,17 @@ from activity_retention.cli import histogram
 from activity_retention.doctor import Finding
 from activity_retention.duration import format_duration
 from activity_retention.events import Finished
-from activity_retention.lock import Holder
 from activity_retention.plan import Count, Plan, Survey
 from activity_retention.preparation import Backlog
 from activity_retention.settings import JobSettings
 
 if TYPE_CHECKING:
+    from activity_retention.cli.status import Holding
     from activity_retention.sandbox.proof import Check
 
 _MARGIN = 2
 _IDS_SHOWN = 3
+_STATEMENT_SHOWN = 100
 
 _STOPS = {
     "empty": "nothing eligible is left",
@@ -86,18 +88,17 @@ def draw_status(
     fire: datetime,
     lock: str,
     key: int,
-    holder: Holder | None,
+    holding: "Holding | None",
 ) -> None:
     facts = _grid()
     facts.add_row("Cutoff", f"{instant(cutoff)}, now less {format_duration(job.retention_period)}")
-    facts.add_row(
-        "Backlog", _number(Count(backlog.count or 0, backlog.exact)) if backlog.count is not None else "?"
-    )
-    facts.add_row("Oldest", _oldest(backlog.oldest))
+    count = backlog.count
+    facts.add_row("Backlog", "unknown" if count is None else _number(Count(count, backlog.exact)))
+    facts.add_row("Oldest", _oldest(backlog.oldest) if backlog.exact else "unknown")
     facts.add_row("Hold", Text(hold, style="yellow") if hold else "none")
     facts.add_row("Next run", _moment(fire))
     facts.add_row("Lock", f"{lock} (key {key})")
-    facts.add_row("Held by", _holder(holder))
+    facts.add_row("Held by", _holding(holding) if holding else "nobody")
     out = _console()
     out.print(_title(place, job))
     out.print(Padding(facts, (1, _MARGIN)))
@@ -232,21 +233,30 @@ def _warn(out: Console, findings: Sequence[Finding]) -> None:
         out.print(Padding(Text(finding.mend, style="cyan"), (0, 0, 1, _MARGIN)))
 
 
-def _holder(holder: Holder | None) -> Any:
-    if holder is None:
-        return "nobody"
+def _holding(holding: "Holding") -> Grid:
+    holder = holding.holder
     grid = _grid()
     grid.add_row("pid", str(holder.pid))
+    grid.add_row("application", holder.application or "(no name)")
+    grid.add_row("role", holder.user)
     if holder.hidden:
-        grid.add_row("", "the rest is hidden from this role: GRANT pg_read_all_stats")
+        grid.add_row("the rest", f"is hidden from this role: {holding.reveal}")
     else:
-        grid.add_row("application", holder.application or "")
-        grid.add_row("role", holder.user or "")
+        statement = " ".join((holder.query or "").split())
         grid.add_row("client", holder.client or "local socket")
-        grid.add_row("since", f"{holder.since} (connected)")
-        grid.add_row(holder.state or "state", " ".join((holder.query or "").split())[:200])
-    grid.add_row("free it", f"SELECT pg_terminate_backend({holder.pid});")
+        grid.add_row("connected", f"{_span(holding.connected)} ago, {holder.since}")
+        grid.add_row("state", f"{holder.state} for {_span(holding.unchanged)}")
+        grid.add_row(
+            "statement" if holder.state == "active" else "its last",
+            shorten(statement, _STATEMENT_SHOWN, placeholder=" …"),
+        )
+    grid.add_row("this is", Text(holding.what, style="yellow"))
+    grid.add_row("free it", holding.free)
     return grid
+
+
+def _span(span: timedelta | None) -> str:
+    return "?" if span is None else str(timedelta(seconds=round(span.total_seconds())))
 
 
 def _moment(moment: datetime) -> str:

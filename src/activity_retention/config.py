@@ -91,11 +91,14 @@ def require_database(settings: Settings, environ: Mapping[str, str] | None = Non
 
 
 def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether OpenTelemetry's own variables name a collector and nothing switches traces off."""
+    """Whether OpenTelemetry's own variables name a collector and nothing switches traces off.
+
+    By its specification an empty variable is one that is not set, and the exporters are a list.
+    """
     environ = os.environ if environ is None else environ
     named = any(environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
-    exporter = environ.get("OTEL_TRACES_EXPORTER", "otlp" if named else "none")
-    return exporter == "otlp" and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+    exporters = environ.get("OTEL_TRACES_EXPORTER") or ("otlp" if named else "none")
+    return "otlp" in exporters.replace(" ", "").split(",") and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
 
 
 def _from_file(config: Path | None, environ: Mapping[str, str], faults: list[str]) -> dict[str, _Given]:

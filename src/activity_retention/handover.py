@@ -6,7 +6,6 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from prometheus_client import CollectorRegistry, push_to_gateway, write_to_textfile
@@ -15,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 from activity_retention.at_most import at_most
 from activity_retention.carry_on import Key, carry_on, read_former
+from activity_retention.gateway import read_gateway
 from activity_retention.settings import Settings, shown
 
 _SECONDS = 2.0
@@ -62,22 +62,20 @@ def _write(registry: CollectorRegistry, path: Path) -> None:
 
 
 def _push(registry: CollectorRegistry, url: str, policy: str) -> None:
-    parts = urlsplit(url)
-    gateway = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+    gateway = read_gateway(url)
     authorization: list[tuple[str, str]] = []
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = [("Authorization", f"Basic {b64encode(pair.encode()).decode()}")]
+    if gateway.credentials is not None:
+        authorization = [("Authorization", f"Basic {b64encode(gateway.credentials.encode()).decode()}")]
 
     def authorized(
         url: str, method: str, timeout: float | None, headers: list[tuple[str, str]], data: bytes
     ) -> Callable[[], None]:
         return default_handler(url, method, timeout, [*headers, *authorization], data)
 
-    with urlopen(Request(f"{gateway}/metrics", headers=dict(authorization))) as answer:  # noqa: S310
+    with urlopen(Request(f"{gateway.address}/metrics", headers=dict(authorization))) as answer:  # noqa: S310
         former = read_former(answer.read().decode(), {"job": _JOB, "policy": policy})
     push_to_gateway(
-        gateway,
+        gateway.address,
         job=_JOB,
         registry=_counted_on(registry, former),
         grouping_key={"policy": policy},

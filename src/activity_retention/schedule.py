@@ -26,7 +26,10 @@ class Schedule:
             next(self.after(datetime.now(self.zone)))
         except (CronSimError, ValueError) as error:
             if str(error) == "Bad day-of-month":
-                raise ValueError("none of its months has such a day") from None
+                raise ValueError(
+                    "none of its months has such a day: write one that comes, such as 0 0 3 28 2 *, or 0 0 3 L * * "
+                    "for the last day of a month"
+                ) from None
             raise ValueError(f"{error}: write six cron fields, seconds first, such as 0 0 3 * * *") from None
         except StopIteration:
             raise ValueError("no date ever matches it") from None
@@ -43,8 +46,9 @@ class Schedule:
             minutes = CronSim(expression, (moment - timedelta(minutes=1)).astimezone(self.zone))
             fires = (fire.replace(second=int(seconds)) for fire in minutes)
         for fire in fires:
-            if fire > last:
-                last = fire
+            # In UTC, since Python compares the two hours of an autumn night by what the clock on the wall says.
+            if (instant := fire.astimezone(UTC)) > last:
+                last = instant
                 yield fire
 
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
@@ -54,7 +58,8 @@ class Schedule:
     def between(self, since: datetime, until: datetime) -> list[datetime]:
         """Fire times later than `since` and not later than `until`; the first 10,000 of them, since a clock may
         jump by decades."""
-        return list(islice(takewhile(lambda fire: fire <= until, self.after(since)), _MOST))
+        end = until.astimezone(UTC)
+        return list(islice(takewhile(lambda fire: fire.astimezone(UTC) <= end, self.after(since)), _MOST))
 
     @property
     def _has_seconds(self) -> bool:

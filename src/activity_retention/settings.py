@@ -1,12 +1,10 @@
 """Settings: what they are and what they may be (R-CFG)."""
 
 import difflib
-import re
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import (
@@ -22,8 +20,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from activity_retention.conninfo import check_conninfo
 from activity_retention.duration import FORMS, format_duration, parse_duration
 from activity_retention.errors import Refused
+from activity_retention.gateway import read_gateway, without_credentials
 from activity_retention.policy import PACKAGED, Policy
 from activity_retention.schedule import Schedule
 
@@ -208,7 +208,7 @@ class Settings(BaseModel):
         9464, "port of the same; 0 takes a free one", "a whole number from 0 to 65535", ge=0, le=65535
     )
     pushgateway_url: SecretStr | None = _setting(
-        None, "Pushgateway that run hands its metrics to", "http://host:9091, with user:password@ if need be"
+        None, "Pushgateway that run hands its metrics to", "http://host:9091, with user:password@ if need be, percent-encoded"
     )
     textfile: FilePath | None = _setting(
         None, "file that run writes its metrics to, for node_exporter", "a path; node_exporter reads those in .prom"
@@ -225,7 +225,7 @@ class Settings(BaseModel):
     @classmethod
     def _readable_url(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            _check_conninfo(url.get_secret_value())
+            check_conninfo(url.get_secret_value())
         return url
 
     @field_validator("metrics_address")
@@ -240,10 +240,7 @@ class Settings(BaseModel):
     @classmethod
     def _readable_gateway(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            parts = urlsplit(url.get_secret_value())
-            # The port is only checked when it is read.
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError
+            read_gateway(url.get_secret_value())
         return url
 
     def conninfo(self) -> str:
@@ -254,32 +251,12 @@ class Settings(BaseModel):
             return ""
         try:
             url = self.database_url_file.read_text(encoding="utf-8").strip()
-            _check_conninfo(url)
+            check_conninfo(url)
         except OSError as error:
             raise Refused(f"database_url_file = {str(self.database_url_file)!r}: {error.strerror}") from None
         except ValueError as error:
             raise Refused(f"database_url_file = {str(self.database_url_file)!r}: {error}") from None
         return url
-
-
-def _check_conninfo(url: str) -> None:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    form = "write postgresql://user@host:5432/database, special characters of a password percent-encoded"
-    try:
-        parts = conninfo_to_dict(url)
-    except (ProgrammingError, UnicodeError):
-        # libpq's own sentence may quote a piece of the password.
-        raise ValueError(f"it is not a PostgreSQL URL: {form}") from None
-    if not url.strip():
-        raise ValueError(f"it is empty: {form}")
-    for name in ("host", "dbname"):
-        # The password had an @ or a / in it, and what follows is taken for something else.
-        if "@" in str(parts.get(name, "")):
-            raise ValueError(f"its {name} contains an @: {form}")
-    if not all(port.isdigit() or not port for port in str(parts.get("port", "")).split(",")):
-        raise ValueError(f"its port is not a number: {form}")
 
 
 def fields() -> dict[str, FieldInfo]:
@@ -305,8 +282,7 @@ def shown(key: str, value: object) -> str:
     """A setting's value as a person may see it, without secrets."""
     if key == "database_url":
         return "(hidden)"
-    text = str(value)
-    return re.sub(r"(^|//)[^/]*.*@", r"\1(hidden)@", text) if key == "pushgateway_url" else text
+    return without_credentials(str(value)) if key == "pushgateway_url" else str(value)
 
 
 def allowed(field: FieldInfo) -> str:

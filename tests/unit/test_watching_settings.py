@@ -92,6 +92,8 @@ def test_a_gateway_is_an_http_url(url: str) -> None:
         "http://gateway.example:0",
         "http://gateway.example:99999",
         "http://[::1",
+        "http://gateway.example:9091/?query",
+        "http://gateway.example:9091/#fragment",
     ],
 )
 def test_a_url_that_cannot_be_meant_is_refused_with_the_remedy(url: str) -> None:

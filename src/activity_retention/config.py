@@ -69,14 +69,15 @@ def load_settings(
         faults.append("database_url and database_url_file are both set: set one of them")
 
     job = {key: given[key].value for key in JobSettings.model_fields if key in given}
-    own = {key: given[key].value for key in Settings.model_fields if key in given}
+    own: dict[str, object] = {key: given[key].value for key in Settings.model_fields if key in given}
     job_settings, job_faults = _validated(JobSettings, job, given)
+    own["job"] = job_settings or JobSettings.model_construct()
     settings, own_faults = _validated(Settings, own, given)
     faults += own_faults + job_faults
-    if faults or settings is None or job_settings is None:
+    if faults or settings is None:
         raise Refused(*faults)
     sources = {key: given[key].source if key in given else "default" for key in fields()}
-    return Loaded(settings.model_copy(update={"job": job_settings}), sources)
+    return Loaded(settings, sources)
 
 
 def require_database(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
@@ -98,7 +99,8 @@ def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
     environ = os.environ if environ is None else environ
     named = any(environ.get(f"OTEL_EXPORTER_OTLP_{which}ENDPOINT") for which in ("", "TRACES_"))
     exporters = environ.get("OTEL_TRACES_EXPORTER") or ("otlp" if named else "none")
-    return "otlp" in exporters.replace(" ", "").split(",") and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+    disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return not disabled and "otlp" in exporters.replace(" ", "").split(",")
 
 
 def _from_file(config: Path | None, environ: Mapping[str, str], faults: list[str]) -> dict[str, _Given]:

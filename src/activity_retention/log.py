@@ -119,7 +119,7 @@ def stderr_logger(level: str, renderer: str) -> Any:
     last = (
         structlog.processors.JSONRenderer()
         if renderer == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr is not None and sys.stderr.isatty(), sort_keys=False)
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
     )
     return structlog.wrap_logger(
         _Stderr(),
@@ -137,8 +137,7 @@ class _Stderr:
     disk behind it stops no run."""
 
     def msg(self, message: str) -> None:
-        if sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):
-                print(message, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):
+            print(message, file=sys.stderr, flush=True)
 
     debug = info = warning = error = msg

@@ -119,7 +119,7 @@ class RunMetrics:
             case "completed":
                 self._last_success.set(self._now())
         self._run_duration.labels(self._job.policy).observe(result.duration_seconds)
-        if result.has_more is not None:
+        if result.has_more is not None and result.cutoff is not None:
             self._has_more.labels(self._job.policy).set(result.has_more)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:

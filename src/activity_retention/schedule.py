@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice, takewhile
-from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
@@ -16,7 +15,7 @@ class Schedule:
     """A cron expression of five or six fields; five mean second 0. Sunday is 0 or 7."""
 
     expression: str
-    zone: ZoneInfo
+    zone: tzinfo
 
     def __post_init__(self) -> None:
         fields = self.expression.split()

@@ -1,28 +1,23 @@
 """Settings: what they are and what they may be (R-CFG)."""
 
-import difflib
-from datetime import timedelta
+from datetime import UTC, timedelta
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, available_timezones
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     SecretStr,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
 )
 from pydantic.fields import FieldInfo
 
 from activity_retention.conninfo import check_conninfo
-from activity_retention.duration import FORMS, format_duration, parse_duration
+from activity_retention.duration import format_duration
 from activity_retention.errors import Refused
+from activity_retention.forms import Duration, FilePath, Flag, Whole, Zone
 from activity_retention.gateway import read_gateway, without_credentials
 from activity_retention.policy import PACKAGED, Policy
 from activity_retention.schedule import Schedule
@@ -31,65 +26,6 @@ from activity_retention.schedule import Schedule
 _LONGEST = timedelta(days=365_000)
 _ONE_DAY = timedelta(days=1)
 
-
-def _duration(value: object) -> object:
-    if isinstance(value, str):
-        return parse_duration(value)
-    if isinstance(value, timedelta):
-        return value
-    raise ValueError(f"it is not a duration: write {FORMS}")
-
-
-def _whole(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        return int(value)
-    raise ValueError
-
-
-def _flag(value: object) -> object:
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    if isinstance(value, bool):
-        return value
-    raise ValueError
-
-
-def _path(value: object) -> object:
-    if isinstance(value, str | Path) and str(value).strip():
-        return Path(value).expanduser()
-    raise ValueError
-
-
-def _zone(value: object) -> object:
-    if isinstance(value, ZoneInfo):
-        return value
-    try:
-        return ZoneInfo(value)  # type: ignore[arg-type]
-    except (KeyError, ValueError, OSError, TypeError):
-        near = difflib.get_close_matches(str(value), available_timezones(), n=1)
-        raise ValueError(
-            f"no such time zone{f', did you mean {near[0]}?' if near else ''}: write an IANA name such as "
-            "Europe/Moscow, and see that the zone database (package tzdata) is installed"
-        ) from None
-
-
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_duration),
-    PlainSerializer(format_duration),
-    WithJsonSchema({"type": "string", "examples": ["365d", "PT30M", "365.00:00:00"]}),
-]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-FilePath = Annotated[Path, BeforeValidator(_path), PlainSerializer(str)]
-Zone = Annotated[
-    ZoneInfo,
-    BeforeValidator(_zone),
-    PlainSerializer(lambda zone: zone.key),
-    WithJsonSchema({"type": "string"}),
-]
 
 _STRICT = ConfigDict(
     frozen=True,
@@ -133,7 +69,7 @@ class JobSettings(BaseModel):
     max_run_duration: Duration = _setting(
         timedelta(minutes=30), "time a run may take", "a duration of more than 0", gt=_ZERO, le=_LONGEST
     )
-    time_zone: Zone = _setting(ZoneInfo("Europe/Moscow"), "zone of the schedule", "an IANA time zone")
+    time_zone: Zone = _setting("Europe/Moscow", "zone of the schedule", "an IANA time zone")
     retention_schedule: str = _setting(
         "0 0 3 * * *", "cron expression, seconds first", "six cron fields, seconds first, or five"
     )
@@ -178,7 +114,7 @@ class JobSettings(BaseModel):
     @field_validator("retention_schedule")
     @classmethod
     def _readable_schedule(cls, expression: str, info: ValidationInfo) -> str:
-        Schedule(expression, info.data.get("time_zone", ZoneInfo("UTC")))
+        Schedule(expression, info.data.get("time_zone", UTC))
         return expression
 
     @property
@@ -208,7 +144,9 @@ class Settings(BaseModel):
         9464, "port of the same; 0 takes a free one", "a whole number from 0 to 65535", ge=0, le=65535
     )
     pushgateway_url: SecretStr | None = _setting(
-        None, "Pushgateway that run hands its metrics to", "http://host:9091, with user:password@ if need be, percent-encoded"
+        None,
+        "Pushgateway that run hands its metrics to",
+        "http://host:9091, with user:password@ if need be, percent-encoded",
     )
     textfile: FilePath | None = _setting(
         None, "file that run writes its metrics to, for node_exporter", "a path; node_exporter reads those in .prom"
@@ -219,7 +157,7 @@ class Settings(BaseModel):
     log_format: Literal["console", "json"] | None = _setting(
         None, "console or json; by default console on a terminal, else json", "one of: console, json"
     )
-    job: JobSettings = JobSettings()
+    job: JobSettings = Field(default_factory=JobSettings)
 
     @field_validator("database_url")
     @classmethod

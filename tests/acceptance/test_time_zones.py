@@ -32,8 +32,10 @@ def test_without_a_zone_database_the_zone_is_named(command: Command, slim: Slim,
     done = command("config", "--json", env=slim(time_zone=zone), code=2)
 
     (reason,) = json.loads(done.stdout)["reasons"]
-    assert reason.startswith(f"time_zone = '{zone}' (ACTIVITY_RETENTION_TIME_ZONE): no such time zone")
-    assert "see that the zone database (package tzdata) is installed" in reason
+    assert reason == (
+        f"time_zone = '{zone}' (ACTIVITY_RETENTION_TIME_ZONE): this machine has no time zone database, "
+        f"so {zone} can't be looked up: install the package tzdata"
+    )
     assert done.stderr == f"activity-retention: {reason}\n"
 
 
@@ -41,8 +43,7 @@ def test_without_a_zone_database_the_default_is_named_as_well(command: Command, 
     done = command("config", "--json", env=slim(), code=2)
 
     (reason,) = json.loads(done.stdout)["reasons"]
-    assert "time_zone" in reason
-    assert "Europe/Moscow" in reason or "zone database" in reason
+    assert reason.startswith("time_zone (default): this machine has no time zone database, so Europe/Moscow can't")
 
 
 @pytest.mark.parametrize("quoted", ['"Europe/Berlin"', "'Europe/Berlin'", "Europe/Berlin "])

@@ -1,5 +1,6 @@
 """The command line: one file a command; errors become exit codes here."""
 
+import os
 import sys
 
 import typer
@@ -16,6 +17,7 @@ def main() -> None:
     # typer carries its own click and does not export the root of its exceptions.
     from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
+    _reopen_closed_streams()
     try:
         code = build()(standalone_mode=False)
     except NoArgsIsHelpError as error:
@@ -50,6 +52,14 @@ def build() -> typer.Typer:
     for command in (demo.demo, run.run, plan.plan, serve.serve, status.status, config.config, schema.schema):
         register(app, command, options)
     return app
+
+
+def _reopen_closed_streams() -> None:
+    """Otherwise what is meant for stderr goes to stdout, and a socket takes the place of a stream that the server's
+    library writes to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _version(wanted: bool) -> None:

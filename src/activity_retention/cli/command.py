@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ import typer
 from pydantic.fields import FieldInfo
 
 from activity_retention.config import Loaded, load_settings
+from activity_retention.duration import format_duration
 from activity_retention.errors import FailureKind, Refused, Unreachable
-from activity_retention.settings import Settings, fields, values
+from activity_retention.settings import fields
 
 Command = Callable[..., int]
 
@@ -111,12 +113,12 @@ def _warn_of_visible_password(loaded: Loaded) -> None:
 
 def setting_options() -> list[inspect.Parameter]:
     """An option for each setting, with its default in its help."""
-    defaults = values(Settings())
-    return [_setting_option(key, field, defaults[key]) for key, field in fields().items()]
+    return [_setting_option(key, field) for key, field in fields().items()]
 
 
-def _setting_option(key: str, field: FieldInfo, default: object) -> inspect.Parameter:
+def _setting_option(key: str, field: FieldInfo) -> inspect.Parameter:
     name = f"--{key.replace('_', '-')}"
+    default = format_duration(field.default) if isinstance(field.default, timedelta) else field.default
     shown = "" if default in (None, False) else f" [{default}]"
     is_flag = field.annotation is bool
     return _option(

@@ -52,7 +52,7 @@ def run_watched(loaded: Loaded, *, page: bool) -> tuple[Finished, int]:
     from activity_retention.telemetry import Telemetry
 
     settings = loaded.settings
-    live = sys.stderr is not None and sys.stderr.isatty()
+    live = sys.stderr.isatty()
     asked = {loaded.sources["log_level"], loaded.sources["log_format"]} != {"default"}
     logger = stderr_logger(settings.log_level, settings.log_format or ("console" if live else "json"))
     ends: list[Finished] = []

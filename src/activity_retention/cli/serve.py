@@ -77,11 +77,11 @@ def _listen(listen: Callable[[], Any], settings: Settings, logger: Any, wait: Ca
 
 
 def _on_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    return sys.stderr.isatty()
 
 
 def _hangup(logger: Any) -> Callable[[], None] | None:
     """What SIGHUP does: nothing is reloaded. On a terminal that closes it stops the daemon, as any other signal."""
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin.isatty():
         return None
     return lambda: logger.warning("SIGHUP: settings are not reloaded, restart serve to change them")

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PG     ?=
 ONLY   ?=
-PYTEST := $(BIN)/pytest $(if $(PG),--pg-bin=$(PG)) $(ONLY)
+PYTEST := $(BIN)/pytest --numprocesses=2 --dist=worksteal $(if $(PG),--pg-bin=$(PG)) $(ONLY)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint picture bench lock clean

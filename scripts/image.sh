@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image where no registry is within reach, on a base of Debian's packages, and lets it answer as Kubernetes
-# would run it. Needs root, debootstrap, buildah and podman; what is given goes to `podman run`.
+# Builds the image where no registry is within reach, on a base of Debian's packages, and lets the daemon live and die in
+# it: as its user and process 1, on a read-only root. Needs root, debootstrap, buildah, podman and curl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs}
+image=activity-retention:0.1.0
 
 base=$(mktemp -d)
 trap 'rm -rf "$base"' EXIT
@@ -11,9 +12,25 @@ debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates book
 tar -C "$base" -c . | podman import --quiet - localhost/python:debian
 
 buildah bud --isolation chroot --volume /etc/ssl/certs:/etc/ssl/certs:ro --build-arg PYTHON_IMAGE=localhost/python:debian \
-  --file ops/container/Containerfile --tag activity-retention:0.1.0 .
+  --file ops/container/Containerfile --tag "$image" .
 
-for command in --version config; do
-  podman run --rm --read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --network none "$@" \
-    activity-retention:0.1.0 "$command"
-done
+root=$(podman image mount "$image")
+user=$(podman inspect "$image" --format '{{.Config.User}}')
+path=$(podman inspect "$image" --format '{{join .Config.Env " "}}')
+
+contained() {
+  unshare --mount --pid --fork sh -ceu '
+    mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"
+    root=$1 user=$2 path=$3; shift 3
+    exec chroot --userspec "$user" "$root" /usr/bin/env -i "$path" "$@"' - "$root" "$user" "$path" "$@"
+}
+
+contained activity-retention --version
+contained ACTIVITY_RETENTION_DATABASE_URL=postgresql://nobody@127.0.0.1:1/none activity-retention serve --metrics-port 19464 &
+contained=$!
+curl --silent --retry 30 --retry-connrefused --retry-delay 1 http://127.0.0.1:19464/livez
+daemon=$(pgrep --uid "${user%:*}" --full 'serve --metrics-port 19464')
+grep -E '^(NSpid|Uid|CapEff|VmHWM):' "/proc/$daemon/status"
+kill -TERM "$daemon"
+wait "$contained"
+echo "exit code $?"

@@ -8,7 +8,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-def eventually(predicate: Callable[[], Answer], seconds: float = 30.0) -> Answer:
+def eventually(predicate: Callable[[], Answer], seconds: float = 60.0) -> Answer:
     """The first true answer of `predicate`, which is asked again and again for at most so long."""
     deadline, pause, tick = time.monotonic() + seconds, 0.005, Event()
     while not (answer := predicate()):

@@ -7,7 +7,12 @@ export STORAGE_DRIVER=${STORAGE_DRIVER:-vfs}
 image=activity-retention:0.1.0
 
 base=$(mktemp -d)
-trap 'rm -rf "$base"' EXIT
+end() {
+  jobs -p | xargs --no-run-if-empty kill -KILL
+  podman image unmount "$image" >/dev/null || true
+  rm -rf "$base"
+}
+trap end EXIT
 debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates bookworm "$base" >/dev/null
 tar -C "$base" -c . | podman import --quiet - localhost/python:debian
 
@@ -19,18 +24,17 @@ user=$(podman inspect "$image" --format '{{.Config.User}}')
 path=$(podman inspect "$image" --format '{{join .Config.Env " "}}')
 
 contained() {
-  unshare --mount --pid --fork sh -ceu '
+  exec unshare --mount --pid --fork --kill-child bash -ceu '
     mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"
-    root=$1 user=$2 path=$3; shift 3
-    exec chroot --userspec "$user" "$root" /usr/bin/env -i "$path" "$@"' - "$root" "$user" "$path" "$@"
+    exec chroot --userspec "$2" "$1" /usr/bin/env -i "$3" "${@:4}"' - "$root" "$user" "$path" "$@"
 }
 
-contained activity-retention --version
+(contained activity-retention --version)
 contained ACTIVITY_RETENTION_DATABASE_URL=postgresql://nobody@127.0.0.1:1/none activity-retention serve --metrics-port 19464 &
-contained=$!
+serving=$!
 curl --silent --retry 30 --retry-connrefused --retry-delay 1 http://127.0.0.1:19464/livez
-daemon=$(pgrep --uid "${user%:*}" --full 'serve --metrics-port 19464')
+daemon=$(pgrep --parent "$serving")
 grep -E '^(NSpid|Uid|CapEff|VmHWM):' "/proc/$daemon/status"
 kill -TERM "$daemon"
-wait "$contained"
+wait "$serving"
 echo "exit code $?"

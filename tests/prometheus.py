@@ -17,6 +17,8 @@ import pytest
 
 from tests.eventually import eventually
 
+RULES_FILE = Path(__file__).parents[1] / "ops/prometheus/activity-retention.rules.yml"
+
 needs_prometheus = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
 
 Labels = dict[str, str]

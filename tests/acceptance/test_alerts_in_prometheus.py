@@ -12,10 +12,9 @@ import yaml
 from tests.daemon import serving
 from tests.database import Database
 from tests.eventually import eventually
-from tests.prometheus import Prometheus, needs_prometheus, prometheus
+from tests.prometheus import RULES_FILE, Prometheus, needs_prometheus, prometheus
 from tests.watched import lock
 
-RULES = Path(__file__).parents[2] / "ops/prometheus/activity-retention.rules.yml"
 DAY = 3
 UNITS = {"d": DAY * 1000, "h": DAY * 1000 / 24, "m": DAY * 1000 / 1440}
 
@@ -56,7 +55,7 @@ def test_each_alert_fires_for_what_befalls_the_daemon_and_ends_with_it(database:
         prometheus(
             tmp_path,
             {"job": [daemon.wait_for("listening")["url"].removeprefix("http://")]},
-            rules=shortened(RULES, tmp_path),
+            rules=shortened(RULES_FILE, tmp_path),
             scrape_interval="100ms",
             evaluation_interval="100ms",
         ) as server,
@@ -73,9 +72,9 @@ def test_each_alert_fires_for_what_befalls_the_daemon_and_ends_with_it(database:
         eventually(is_well)
 
         database.before("DELETE", "sessions", "PERFORM pg_sleep(0.005)")
-        eventually(lambda: more_expires() >= {"BacklogGrowing", "HasMore", "DurationNearLimit"}, 60)
+        eventually(lambda: more_expires() >= {"BacklogGrowing", "HasMore", "DurationNearLimit"})
         database.execute("DROP TRIGGER before_delete_of_sessions ON user_activity.sessions")
-        eventually(is_well, 60)
+        eventually(is_well)
 
         holder = lock(database)
         eventually(lambda: firing(server) == {"LockContention", "Overdue"})
@@ -98,7 +97,7 @@ def test_each_alert_fires_for_what_befalls_the_daemon_and_ends_with_it(database:
 
 def test_where_nothing_is_scraped_prometheus_says_so(tmp_path: Path) -> None:
     """R-OBS-4: without the label of a policy the sentences still read."""
-    with prometheus(tmp_path, {}, rules=RULES) as server:
+    with prometheus(tmp_path, {}, rules=RULES_FILE) as server:
         (alert,) = eventually(server.alerts)
 
     assert alert["labels"] == {"alertname": "ActivityRetentionOverdue", "severity": "ticket"}

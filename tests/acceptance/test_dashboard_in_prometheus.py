@@ -210,7 +210,7 @@ def until_shown(server: Prometheus, expected: Callable[[], Shown]) -> None:
         return not different
 
     try:
-        eventually(shown, 60)
+        eventually(shown)
     except AssertionError:
         pytest.fail(f"shown, and wanted: {different}")
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.acceptance.runbook import FOLDER, NAMES, read_page
-
-RULES = FOLDER.parents[1] / "ops" / "prometheus" / "activity-retention.rules.yml"
+from tests.acceptance.runbook import NAMES, read_page
+from tests.prometheus import RULES_FILE
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +50,7 @@ def test_references_within_a_runbook_lead_somewhere(name: str) -> None:
 
 def test_every_alert_is_a_symptom_in_the_runbook_that_it_names() -> None:
     """R-OBS-4, R-OBS-6"""
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    rules = yaml.safe_load(RULES_FILE.read_text(encoding="utf-8"))
     named = {
         (Path(rule["annotations"]["runbook"]).name, rule["alert"])
         for group in rules["groups"]

@@ -11,10 +11,10 @@ import yaml
 
 from activity_retention.metrics import RunMetrics
 from activity_retention.settings import JobSettings
+from tests.prometheus import RULES_FILE
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "ops/prometheus"
-RULES_FILE = FOLDER / "activity-retention.rules.yml"
+FOLDER = RULES_FILE.parent
 RULES: list[dict[str, Any]] = yaml.safe_load(RULES_FILE.read_text(encoding="utf-8"))["groups"][0]["rules"]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 RUNBOOKS = [f"docs/runbooks/activity-retention-{name}.md" for name in ("backlog", "failure", "lock")]
